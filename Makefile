@@ -1,0 +1,110 @@
+# What people run: `make run`, then `make chat` in a second terminal.
+# What has to pass: `make lint test` (.ci/run does the same on a new machine).
+#
+# Everything needs Go and git. Postgres for `run` and `test`, and a C compiler
+# for `test` (the race detector), are installed by `setup` where it may do so.
+
+SHELL := /bin/sh
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL := build
+.DELETE_ON_ERROR:
+
+# The toolchain is the machine's own. A go.mod that asks for a newer one must
+# stop with a sentence instead of a download in the middle of a build.
+export GOTOOLCHAIN := local
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -X main.version=$(VERSION)
+
+# Packages under test at once. Most start a Postgres of their own, so more than
+# four starve each other of memory and disk long before they run out of cores.
+TEST_P ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -le 4 ] || n=4; echo "$$n")
+TEST_TIMEOUT ?= 10m
+TESTFLAGS ?=
+PKG ?= ./...
+
+TOOLS := bin/tools
+GOLANGCI_LINT := $(TOOLS)/golangci-lint
+BUF := $(TOOLS)/buf
+GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
+
+PROTO := $(wildcard api/proto)
+
+##@ Targets
+
+.PHONY: build
+build: need-go ## Build bin/agentd, one static binary
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/agentd ./cmd/agentd
+
+# exec: without it a shell stands between make and agentd, and SIGTERM stops there.
+.PHONY: run
+run: build setup-run ## Run agentd with a private Postgres and a demo agent; needs no key
+	@exec bin/agentd dev $(ARGS)
+
+.PHONY: chat
+chat: build ## Talk to the agentd that `make run` started
+	@exec bin/agentd chat $(ARGS)
+
+.PHONY: test
+test: need-go setup ## Run all tests under the race detector (PKG=./store/... TESTFLAGS='-run X')
+	CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TEST_TIMEOUT) -p=$(TEST_P) $(TESTFLAGS) $(PKG)
+
+# CGO_ENABLED=0: loading packages for analysis must not need a C compiler.
+.PHONY: lint
+lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
+	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...
+	$(if $(PROTO),$(BUF) lint)
+
+.PHONY: fmt
+fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the protos
+	$(GOLANGCI_LINT) fmt ./...
+	$(if $(PROTO),$(BUF) format -w)
+
+# Local plugins only: this works without a network once the tools are built.
+.PHONY: generate
+generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen from api/proto, then go generate
+	$(if $(PROTO),$(BUF) generate)
+	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
+
+.PHONY: setup
+setup: ## Install what tests need: gcc, libc6-dev, postgresql (Debian, as root)
+	@scripts/setup cc postgres
+
+.PHONY: setup-run
+setup-run: ## Install what running needs: postgresql (Debian, as root)
+	@scripts/setup postgres
+
+.PHONY: tools
+tools: $(GOLANGCI_LINT) $(BUF) $(GENERATORS) ## Build the pinned tools into bin/tools
+
+.PHONY: clean
+clean: ## Remove what was built, the tools included
+	rm -rf bin coverage.out
+
+.PHONY: help
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: need-go
+need-go:
+	@command -v go >/dev/null || { echo "Go is not on the PATH; install the version that go.mod names from https://go.dev/dl." >&2; exit 1; }
+
+# The tools are modules of their own, so that the product's go.mod lists what
+# the product needs. They are three since buf and the linter each choose another
+# protobuf than the one that the generated code is made for. `go build` leaves an
+# up-to-date binary untouched, hence the touch: a rule must not run twice.
+GO_TOOL = CGO_ENABLED=0 GOWORK=off go build -C tools/$(1) -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$@ $(2) && touch $@
+
+$(GOLANGCI_LINT): tools/lint/go.mod tools/lint/go.sum | need-go
+	@echo "building golangci-lint (some minutes the first time)"
+	@$(call GO_TOOL,lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
+
+$(BUF): tools/buf/go.mod tools/buf/go.sum | need-go
+	@echo "building buf (some minutes the first time)"
+	@$(call GO_TOOL,buf,github.com/bufbuild/buf/cmd/buf)
+
+$(TOOLS)/protoc-gen-go: tools/gen/go.mod tools/gen/go.sum | need-go
+	@$(call GO_TOOL,gen,google.golang.org/protobuf/cmd/protoc-gen-go)
+
+$(TOOLS)/protoc-gen-connect-go: tools/gen/go.mod tools/gen/go.sum | need-go
+	@$(call GO_TOOL,gen,connectrpc.com/connect/cmd/protoc-gen-connect-go)
