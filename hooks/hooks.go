@@ -1,0 +1,101 @@
+package hooks
+
+import "context"
+
+// Hooks is the set of functions that the loop calls. A nil field is skipped
+// and costs nothing; the zero value is a loop without hooks. Fields are set
+// before the loop starts and never changed after.
+//
+// The fields here are notifications: they are called synchronously, at the
+// place that each one names, and cannot change what the loop does. A panic in
+// one is recovered and logged. They are called again when a step is taken
+// again after a crash, so a counter kept in one counts attempts, not facts;
+// the facts are in the log.
+type Hooks struct {
+	// OnRunStart is called when a worker took up a run for the first time,
+	// before its first turn.
+	OnRunStart func(context.Context, RunStart)
+	// OnTurnStart is called before a model call, for new turns and for turns
+	// that are taken up again.
+	OnTurnStart func(context.Context, TurnStart)
+	// OnToolExecutionStart is called before a tool runs, once per attempt.
+	OnToolExecutionStart func(context.Context, ToolExecutionStart)
+	// OnTurnEnd is called before turn.completed is written.
+	OnTurnEnd func(context.Context, TurnEnd)
+	// OnRunEnd is called after the terminal event of a run was committed by
+	// this worker, whatever the terminal state. A run that is ended without a
+	// worker (a cancel while it is queued) calls no hook.
+	OnRunEnd func(context.Context, RunEnd)
+}
+
+// RunRef names a run.
+type RunRef struct {
+	TenantID  string
+	SessionID string
+	RunID     string
+	Agent     string
+}
+
+// RunStart is what OnRunStart sees.
+type RunStart struct{ RunRef }
+
+// TurnStart is what OnTurnStart sees.
+type TurnStart struct {
+	RunRef
+	// Turn counts from 1 in the run.
+	Turn int
+	// Attempt counts the model calls of this turn from 1.
+	Attempt int
+	// Resumed is true if an earlier attempt of this turn was cut off.
+	Resumed bool
+}
+
+// ToolExecutionStart is what OnToolExecutionStart sees.
+type ToolExecutionStart struct {
+	RunRef
+	Turn    int
+	Attempt int
+	Call    ToolCall
+}
+
+// TurnEnd is what OnTurnEnd sees.
+type TurnEnd struct {
+	RunRef
+	Turn int
+	// ToolCalls is how many calls the turn asked for.
+	ToolCalls int
+}
+
+// RunEnd is what OnRunEnd sees.
+type RunEnd struct {
+	RunRef
+	// Status is completed, failed or cancelled.
+	Status string
+	// Reason is the machine-readable reason of the terminal event.
+	Reason string
+}
+
+// Then returns a set that calls first h's function and then next's, field by
+// field. A field that is nil in both stays nil.
+func (h Hooks) Then(next Hooks) Hooks {
+	return Hooks{
+		OnRunStart:           notifyBoth(h.OnRunStart, next.OnRunStart),
+		OnTurnStart:          notifyBoth(h.OnTurnStart, next.OnTurnStart),
+		OnToolExecutionStart: notifyBoth(h.OnToolExecutionStart, next.OnToolExecutionStart),
+		OnTurnEnd:            notifyBoth(h.OnTurnEnd, next.OnTurnEnd),
+		OnRunEnd:             notifyBoth(h.OnRunEnd, next.OnRunEnd),
+	}
+}
+
+func notifyBoth[T any](a, b func(context.Context, T)) func(context.Context, T) {
+	switch {
+	case a == nil:
+		return b
+	case b == nil:
+		return a
+	}
+	return func(ctx context.Context, in T) {
+		a(ctx, in)
+		b(ctx, in)
+	}
+}

@@ -1,0 +1,357 @@
+package event
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+)
+
+// Type names a kind of event. Values are stored: one is never renamed.
+type Type string
+
+// The event types.
+const (
+	TypeSessionCreated     Type = "session.created"
+	TypeSessionDeleted     Type = "session.deleted"
+	TypeMessageCreated     Type = "message.created"
+	TypeRunCreated         Type = "run.created"
+	TypeRunQueued          Type = "run.queued"
+	TypeRunStarted         Type = "run.started"
+	TypeRunResumed         Type = "run.resumed"
+	TypeRunReleased        Type = "run.released"
+	TypeTurnStarted        Type = "turn.started"
+	TypeModelRequested     Type = "model.requested"
+	TypeAssistantDelta     Type = "assistant.delta"
+	TypeAssistantDiscarded Type = "assistant.discarded"
+	TypeAssistantCompleted Type = "assistant.completed"
+	TypeAssistantStopped   Type = "assistant.stopped"
+	TypeToolProposed       Type = "tool.proposed"
+	TypeToolStarted        Type = "tool.started"
+	TypeToolExecuted       Type = "tool.executed"
+	TypeToolResult         Type = "tool.result"
+	TypeTurnCompleted      Type = "turn.completed"
+	TypeRunCancelRequested Type = "run.cancel_requested"
+	TypeRunCompleted       Type = "run.completed"
+	TypeRunFailed          Type = "run.failed"
+	TypeRunCancelled       Type = "run.cancelled"
+)
+
+var registry = map[Type]func(json.RawMessage) (Payload, error){
+	TypeSessionCreated:     as[SessionCreated],
+	TypeSessionDeleted:     as[SessionDeleted],
+	TypeMessageCreated:     as[MessageCreated],
+	TypeRunCreated:         as[RunCreated],
+	TypeRunQueued:          as[RunQueued],
+	TypeRunStarted:         as[RunStarted],
+	TypeRunResumed:         as[RunResumed],
+	TypeRunReleased:        as[RunReleased],
+	TypeTurnStarted:        as[TurnStarted],
+	TypeModelRequested:     as[ModelRequested],
+	TypeAssistantDelta:     as[AssistantDelta],
+	TypeAssistantDiscarded: as[AssistantDiscarded],
+	TypeAssistantCompleted: as[AssistantCompleted],
+	TypeAssistantStopped:   as[AssistantStopped],
+	TypeToolProposed:       as[ToolProposed],
+	TypeToolStarted:        as[ToolStarted],
+	TypeToolExecuted:       as[ToolExecuted],
+	TypeToolResult:         as[ToolResult],
+	TypeTurnCompleted:      as[TurnCompleted],
+	TypeRunCancelRequested: as[RunCancelRequested],
+	TypeRunCompleted:       as[RunCompleted],
+	TypeRunFailed:          as[RunFailed],
+	TypeRunCancelled:       as[RunCancelled],
+}
+
+// SessionCreated is the first event of every log.
+type SessionCreated struct {
+	TenantID string `json:"tenant_id"`
+	// ExternalID is the client's own name for the session, unique per tenant;
+	// "" if it gave none.
+	ExternalID string `json:"external_id,omitempty"`
+	Sanitized  bool   `json:"sanitized,omitempty"`
+}
+
+// SessionDeleted hides the session from every front door. The log stays.
+type SessionDeleted struct{}
+
+// MessageCreated stores what a user said.
+type MessageCreated struct {
+	MessageID string       `json:"message_id"`
+	Role      hooks.Role   `json:"role"`
+	Parts     []hooks.Part `json:"parts"`
+	Sanitized bool         `json:"sanitized,omitempty"`
+}
+
+// RunCreated starts a run; the run's id is in the envelope.
+type RunCreated struct {
+	Agent string `json:"agent"`
+	// MessageID is the user message that the run answers.
+	MessageID string `json:"message_id"`
+	// AssistantMessageID is one id for the whole answer, for front ends that
+	// show a run as a single message.
+	AssistantMessageID string `json:"assistant_message_id"`
+	// IdempotencyKey and RequestSHA256 (hex) make a repeated request the same
+	// run; both "" if the client gave no key.
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	RequestSHA256  string `json:"request_sha256,omitempty"`
+	Sanitized      bool   `json:"sanitized,omitempty"`
+}
+
+// RunQueued makes a run claimable by the job that holds Ticket.
+type RunQueued struct {
+	Ticket int64 `json:"ticket"`
+	// Cause is "" the first time, and "job_lost" when a worker died between
+	// fetching the job and claiming the run.
+	Cause string `json:"cause,omitempty"`
+}
+
+// RunStarted is the first claim of a run.
+type RunStarted struct {
+	WorkerID string `json:"worker_id"`
+	Epoch    int64  `json:"epoch"`
+	Ticket   int64  `json:"ticket"`
+}
+
+// ResumeCause says why a run needed another claim.
+type ResumeCause string
+
+// The causes of a resume.
+const (
+	ResumeTakeover ResumeCause = "takeover"
+	ResumeRelease  ResumeCause = "release"
+)
+
+// RunResumed is a later claim of a run.
+type RunResumed struct {
+	WorkerID string      `json:"worker_id"`
+	Epoch    int64       `json:"epoch"`
+	Ticket   int64       `json:"ticket"`
+	Cause    ResumeCause `json:"cause"`
+}
+
+// ReleaseCause says why a run lost its lease.
+type ReleaseCause string
+
+// The causes of a release.
+const (
+	ReleaseWorkerDead ReleaseCause = "worker_dead"
+	ReleaseShutdown   ReleaseCause = "shutdown"
+)
+
+// RunReleased takes the lease away and queues the run again under Ticket.
+type RunReleased struct {
+	Cause ReleaseCause `json:"cause"`
+	// WorkerID is the worker that held the lease.
+	WorkerID string `json:"worker_id"`
+	// Epoch is the new, raised epoch: what the old holder still writes is
+	// refused.
+	Epoch  int64 `json:"epoch"`
+	Ticket int64 `json:"ticket"`
+	// NotBefore delays the next claim (UTC); nil means at once.
+	NotBefore *time.Time `json:"not_before,omitempty"`
+}
+
+// TurnStarted opens a turn; its number is in the envelope.
+type TurnStarted struct{}
+
+// ModelRequested is written before each model call.
+type ModelRequested struct {
+	// Attempt counts the calls of the turn from 1.
+	Attempt int    `json:"attempt"`
+	Model   string `json:"model"`
+	// MessageIDs are the messages that the model was sent, in order.
+	MessageIDs []string `json:"message_ids"`
+	Tools      []string `json:"tools,omitempty"`
+}
+
+// AssistantDelta is a piece of an answer, durable before anybody sees it.
+type AssistantDelta struct {
+	Attempt   int         `json:"attempt"`
+	Lane      stream.Lane `json:"lane"`
+	BlockID   string      `json:"block_id"`
+	Text      string      `json:"text"`
+	Sanitized bool        `json:"sanitized,omitempty"`
+}
+
+// AssistantDiscarded voids every delta of Attempt.
+type AssistantDiscarded struct {
+	Attempt int    `json:"attempt"`
+	Reason  string `json:"reason"`
+}
+
+// AssistantCompleted is the whole answer of a model call.
+type AssistantCompleted struct {
+	Attempt   int                 `json:"attempt"`
+	MessageID string              `json:"message_id"`
+	Parts     []hooks.Part        `json:"parts"`
+	Finish    stream.FinishReason `json:"finish"`
+	FinishRaw string              `json:"finish_raw,omitempty"`
+	Usage     stream.Usage        `json:"usage"`
+	// FirstSeq is the seq of the attempt's first delta, 0 if it had none. A
+	// reader whose cursor lies in deltas that retention removed goes on here.
+	FirstSeq  int64 `json:"first_seq,omitempty"`
+	Sanitized bool  `json:"sanitized,omitempty"`
+}
+
+// AssistantStopped is an answer that was cut off: Parts is what was shown.
+type AssistantStopped struct {
+	Attempt   int          `json:"attempt"`
+	MessageID string       `json:"message_id"`
+	Parts     []hooks.Part `json:"parts"`
+	// Reason is "cancelled" or the reason of the failure that follows.
+	Reason    string `json:"reason"`
+	FirstSeq  int64  `json:"first_seq,omitempty"`
+	Sanitized bool   `json:"sanitized,omitempty"`
+}
+
+// ToolProposed is a tool call that the model asked for.
+type ToolProposed struct {
+	CallID string `json:"call_id"`
+	// Number counts the calls of the turn from 1, in the model's order.
+	Number         int    `json:"number"`
+	Name           string `json:"name"`
+	Arguments      string `json:"arguments"`
+	ProviderCallID string `json:"provider_call_id,omitempty"`
+	Sanitized      bool   `json:"sanitized,omitempty"`
+}
+
+// ToolStarted is durable before the tool is entered.
+type ToolStarted struct {
+	CallID  string `json:"call_id"`
+	Attempt int    `json:"attempt"`
+}
+
+// ToolExecuted says that the tool has returned.
+type ToolExecuted struct {
+	CallID  string `json:"call_id"`
+	Attempt int    `json:"attempt"`
+	Success bool   `json:"success"`
+	// SHA256 (hex) and Bytes describe the output as the tool gave it.
+	SHA256 string `json:"sha256"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// ToolResult is the one answer to a call that the model is shown.
+type ToolResult struct {
+	CallID    string             `json:"call_id"`
+	MessageID string             `json:"message_id"`
+	Name      string             `json:"name"`
+	Content   string             `json:"content"`
+	IsError   bool               `json:"is_error,omitempty"`
+	Reason    hooks.ResultReason `json:"reason,omitempty"`
+	Sanitized bool               `json:"sanitized,omitempty"`
+}
+
+// TurnCompleted closes a turn whose calls all have results.
+type TurnCompleted struct{}
+
+// RunCancelRequested asks the run to stop; the terminal event follows.
+type RunCancelRequested struct {
+	Reason    string `json:"reason,omitempty"`
+	Sanitized bool   `json:"sanitized,omitempty"`
+}
+
+// RunCompleted ends a run that answered.
+type RunCompleted struct {
+	// Reason is the finish reason of the last answer.
+	Reason stream.FinishReason `json:"reason"`
+}
+
+// RunFailed ends a run that could not answer.
+type RunFailed struct {
+	Reason FailReason `json:"reason"`
+	// Error is a sentence for people.
+	Error     string `json:"error"`
+	Sanitized bool   `json:"sanitized,omitempty"`
+}
+
+// FailReason is why a run failed.
+type FailReason string
+
+// The reasons of a failure.
+const (
+	// FailModel: the provider refused or broke the call.
+	FailModel FailReason = "model_error"
+	// FailIncomplete: the answer ended without a finish reason.
+	FailIncomplete FailReason = "model_incomplete"
+	// FailUnknownAgent: no agent of that name is configured on the worker.
+	FailUnknownAgent FailReason = "unknown_agent"
+	// FailPoisoned: the run took too many workers down with it.
+	FailPoisoned FailReason = "poisoned"
+)
+
+// RunCancelled ends a run that was cancelled.
+type RunCancelled struct {
+	Reason string `json:"reason,omitempty"`
+}
+
+// EventType implements [Payload].
+func (SessionCreated) EventType() Type { return TypeSessionCreated }
+
+// EventType implements [Payload].
+func (SessionDeleted) EventType() Type { return TypeSessionDeleted }
+
+// EventType implements [Payload].
+func (MessageCreated) EventType() Type { return TypeMessageCreated }
+
+// EventType implements [Payload].
+func (RunCreated) EventType() Type { return TypeRunCreated }
+
+// EventType implements [Payload].
+func (RunQueued) EventType() Type { return TypeRunQueued }
+
+// EventType implements [Payload].
+func (RunStarted) EventType() Type { return TypeRunStarted }
+
+// EventType implements [Payload].
+func (RunResumed) EventType() Type { return TypeRunResumed }
+
+// EventType implements [Payload].
+func (RunReleased) EventType() Type { return TypeRunReleased }
+
+// EventType implements [Payload].
+func (TurnStarted) EventType() Type { return TypeTurnStarted }
+
+// EventType implements [Payload].
+func (ModelRequested) EventType() Type { return TypeModelRequested }
+
+// EventType implements [Payload].
+func (AssistantDelta) EventType() Type { return TypeAssistantDelta }
+
+// EventType implements [Payload].
+func (AssistantDiscarded) EventType() Type { return TypeAssistantDiscarded }
+
+// EventType implements [Payload].
+func (AssistantCompleted) EventType() Type { return TypeAssistantCompleted }
+
+// EventType implements [Payload].
+func (AssistantStopped) EventType() Type { return TypeAssistantStopped }
+
+// EventType implements [Payload].
+func (ToolProposed) EventType() Type { return TypeToolProposed }
+
+// EventType implements [Payload].
+func (ToolStarted) EventType() Type { return TypeToolStarted }
+
+// EventType implements [Payload].
+func (ToolExecuted) EventType() Type { return TypeToolExecuted }
+
+// EventType implements [Payload].
+func (ToolResult) EventType() Type { return TypeToolResult }
+
+// EventType implements [Payload].
+func (TurnCompleted) EventType() Type { return TypeTurnCompleted }
+
+// EventType implements [Payload].
+func (RunCancelRequested) EventType() Type { return TypeRunCancelRequested }
+
+// EventType implements [Payload].
+func (RunCompleted) EventType() Type { return TypeRunCompleted }
+
+// EventType implements [Payload].
+func (RunFailed) EventType() Type { return TypeRunFailed }
+
+// EventType implements [Payload].
+func (RunCancelled) EventType() Type { return TypeRunCancelled }

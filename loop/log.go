@@ -1,0 +1,105 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Log is the one write path and the truth of every session. Implementations
+// are safe for concurrent use. A foreign tenant's id behaves exactly like one
+// that does not exist: [ErrNotFound].
+type Log interface {
+	// Append adds events to a session, all or none. It is a compare-and-set:
+	// unless the session's last seq is a.Expected (and its epoch a.Epoch, when
+	// that is not 0) nothing is written and the error is [ErrConflict] or
+	// [ErrLeaseLost]. Appending the same a.ID twice has the effect of
+	// appending it once, so a caller that does not know whether an Append
+	// went through repeats it unchanged.
+	Append(ctx context.Context, a Append) (Appended, error)
+
+	// Head returns where a session stands. Its LastSeq is read first, so a
+	// plan made on the head and appended at that LastSeq holds.
+	Head(ctx context.Context, tenantID, sessionID string) (Head, error)
+
+	// Request looks up an idempotency key: the run that it started in the
+	// last 24 h by the log's clock, or false.
+	Request(ctx context.Context, tenantID, sessionID, key string) (Request, bool, error)
+
+	// Load returns the state that an engine needs to advance a run: the run
+	// folded from its own events (of its deltas only those of a model call
+	// that is still open), every message of the session, last seq and epoch,
+	// all from one snapshot. Other runs of the session are not in it.
+	Load(ctx context.Context, tenantID, sessionID, runID string) (State, error)
+
+	// Events returns up to limit events with a seq above after, in order.
+	Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
+
+	// Watch returns a channel that gets a value when somebody may have
+	// appended to the session, and a function that ends the watch. Signals
+	// are coalesced and may be spurious or late; they are a hint to read.
+	Watch(sessionID string) (<-chan struct{}, func())
+}
+
+// Append is one atomic addition to a session's log.
+type Append struct {
+	// ID is a fresh UUID, the same when the append is repeated.
+	ID        string
+	TenantID  string
+	SessionID string
+	// Expected is the last seq that the plan was made on. 0 means that the
+	// session does not exist yet: the first event is session.created.
+	Expected int64
+	// Epoch is the lease under which the writer acts; 0 for a writer without
+	// one.
+	Epoch int64
+	// Events are written with the seqs Expected+1, Expected+2, … There is no
+	// append without an event.
+	Events []event.Event
+	// Jobs become visible to workers with the events, or not at all.
+	Jobs []Job
+	// Deltas marks an append that holds nothing but deltas: it may wait for
+	// the commit window, and losing it loses only a tail.
+	Deltas bool
+}
+
+// Appended is a successful [Append].
+type Appended struct {
+	// Events are the events as stored, with their seqs.
+	Events []event.Event
+	// LastSeq is the last of them.
+	LastSeq int64
+}
+
+// Job asks some worker to advance a run. Only the job whose ticket is the
+// run's current one may claim it.
+type Job struct {
+	TenantID  string
+	SessionID string
+	RunID     string
+	Ticket    int64
+	// NotBefore delays the job; zero means at once.
+	NotBefore time.Time
+}
+
+// Head is where a session stands.
+type Head struct {
+	TenantID   string
+	SessionID  string
+	ExternalID string
+	LastSeq    int64
+	Epoch      int64
+	// Deleted sessions are visible here and nowhere else, so that a command
+	// on one can say not found.
+	Deleted bool
+	// ActiveRunID is the run that is queued or running, "" if there is none.
+	ActiveRunID string
+}
+
+// Request is what an idempotency key stands for.
+type Request struct {
+	RunID         string
+	MessageID     string
+	RequestSHA256 string
+}

@@ -1,0 +1,135 @@
+package loop
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+)
+
+// Model is a provider of answers. Implementations are safe for concurrent use.
+type Model interface {
+	// Stream makes one call and yields the answer while it arrives. The last
+	// chunk of a whole answer is of kind finish; an error is yielded once, as
+	// the last element, and a sequence that ends without either was cut off.
+	// Stream does not retry after its first chunk. It returns promptly once
+	// ctx ends, and releases what it holds when the consumer stops early.
+	Stream(ctx context.Context, req ModelRequest) iter.Seq2[stream.Chunk, error]
+}
+
+// ModelRequest is one model call. The model must not change what it points to.
+type ModelRequest struct {
+	// Model is the name that the provider knows, from the agent's config.
+	Model  string
+	System string
+	// Messages are a valid history: every tool call is followed by exactly
+	// one result, in call order.
+	Messages []hooks.Message
+	Tools    []ToolSpec
+	// Session, run, turn and attempt name the call; a scripted model plays by
+	// them, a real one may pass them on as metadata.
+	SessionID string
+	RunID     string
+	Turn      int
+	Attempt   int
+}
+
+// ModelError is a failed model call. Message is safe to show and to store: it
+// holds no credential and no request content.
+type ModelError struct {
+	// Status is the HTTP status, 0 if there was none.
+	Status int
+	// Code is the provider's own word for the error, "" if it gave none.
+	Code    string
+	Message string
+	// Retryable says that the same call might succeed later.
+	Retryable bool
+	// Err is the cause, nil if there is none; it is logged and not stored.
+	Err error
+}
+
+// Error returns the message that people see.
+func (e *ModelError) Error() string { return e.Message }
+
+// Unwrap returns the cause.
+func (e *ModelError) Unwrap() error { return e.Err }
+
+// Tool is something that an agent can do. Implementations are safe for
+// concurrent use.
+type Tool interface {
+	Spec() ToolSpec
+	// Validate says whether arguments fit the tool's schema; the error text is
+	// shown to the model. It has no effect and does not block.
+	Validate(arguments json.RawMessage) error
+	// Call runs the tool. An error is a failed execution, and its text is
+	// shown to the model. Call may be entered again for the same CallID only
+	// if the spec says that the tool is idempotent.
+	Call(ctx context.Context, in ToolInput) (ToolOutput, error)
+}
+
+// ToolSpec is what a model is told of a tool, and what the loop must know.
+type ToolSpec struct {
+	Name        string
+	Description string
+	// Schema is the JSON Schema of the arguments, an object schema.
+	Schema json.RawMessage
+	// Idempotent declares that running the tool twice with the same CallID
+	// has the effect of running it once. Only such a tool is run again after
+	// a crash.
+	Idempotent bool
+}
+
+// ToolInput is one execution of a tool.
+type ToolInput struct {
+	// CallID is agentd's id for the call: the same on every attempt, and so
+	// the idempotency key to hand to whatever the tool calls.
+	CallID    string
+	Attempt   int
+	TenantID  string
+	SessionID string
+	RunID     string
+	// Arguments are the bytes that the model wrote, validated. An empty text
+	// has become {}.
+	Arguments json.RawMessage
+}
+
+// ToolOutput is what a tool gave back.
+type ToolOutput struct {
+	// Content is text for the model; JSON is text too.
+	Content string
+	// IsError marks a content that reports a failure.
+	IsError bool
+}
+
+// Agent is a configured agent. It is a value that never changes while a
+// process runs.
+type Agent struct {
+	Name string
+	// Model answers; ModelName is what it is asked for.
+	Model     Model
+	ModelName string
+	// System is the system prompt, "" for none.
+	System string
+	// Tools are the tools that the agent may call, in the order in which the
+	// model is told of them.
+	Tools []Tool
+}
+
+func (a Agent) tool(name string) (Tool, bool) {
+	for _, t := range a.Tools {
+		if t.Spec().Name == name {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+func (a Agent) specs() []ToolSpec {
+	specs := make([]ToolSpec, 0, len(a.Tools))
+	for _, t := range a.Tools {
+		specs = append(specs, t.Spec())
+	}
+	return specs
+}

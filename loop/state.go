@@ -1,0 +1,195 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// State is what the events of a session say. It is a value: [Fold] returns a
+// new one and shares what did not change, so nothing inside it is ever
+// modified in place. The zero value is a session that does not exist.
+type State struct {
+	SessionID  string
+	TenantID   string
+	ExternalID string
+	LastSeq    int64
+	// Epoch grows with every claim and every release.
+	Epoch   int64
+	Deleted bool
+	// Messages are in order of position.
+	Messages []hooks.Message
+	// Runs are in order of creation.
+	Runs []Run
+}
+
+// RunStatus is where a run stands. Values are stored.
+type RunStatus string
+
+// The run states.
+const (
+	// RunNone is the state of a run that does not exist.
+	RunNone      RunStatus = ""
+	RunEnqueued  RunStatus = "enqueued"
+	RunQueued    RunStatus = "queued"
+	RunRunning   RunStatus = "running"
+	RunCompleted RunStatus = "completed"
+	RunFailed    RunStatus = "failed"
+	RunCancelled RunStatus = "cancelled"
+)
+
+// Active reports whether the run keeps others of its session from starting.
+func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning }
+
+// Terminal reports whether the run has ended for good.
+func (s RunStatus) Terminal() bool {
+	return s == RunCompleted || s == RunFailed || s == RunCancelled
+}
+
+// Run is the state of one run.
+type Run struct {
+	ID                 string
+	Status             RunStatus
+	Agent              string
+	MessageID          string
+	AssistantMessageID string
+	IdempotencyKey     string
+	RequestSHA256      string
+	// Ticket is raised whenever a job is made; only that job may claim.
+	Ticket int64
+	// WorkerID is set while the run is running, and only then.
+	WorkerID string
+	// Epoch is the epoch of the last claim or release.
+	Epoch int64
+	// Started says that the run was claimed before.
+	Started bool
+	// ReleasedFor is the cause of the last release.
+	ReleasedFor event.ReleaseCause
+	NotBefore   *time.Time
+	// Takeovers counts releases from dead workers since a step last finished.
+	Takeovers       int
+	CancelRequested bool
+	// CancelReason is what the one who cancelled said.
+	CancelReason string
+	// Reason and Error are those of the terminal event.
+	Reason    string
+	Error     string
+	CreatedAt time.Time
+	EndedAt   time.Time
+	Turns     []Turn
+}
+
+// TurnStatus is where a turn stands. Values are stored.
+type TurnStatus string
+
+// The turn states.
+const (
+	TurnNone TurnStatus = ""
+	// TurnOpen: no model call is under way; the next attempt comes first.
+	TurnOpen TurnStatus = "open"
+	// TurnCalling: model.requested is durable, its outcome is not.
+	TurnCalling TurnStatus = "calling"
+	// TurnAnswered: the answer is stored, its tool calls are being worked on.
+	TurnAnswered TurnStatus = "answered"
+	// TurnStopped: the answer was cut off and what was shown is stored.
+	TurnStopped   TurnStatus = "stopped"
+	TurnCompleted TurnStatus = "completed"
+)
+
+// Turn is one model call and the tool calls that it asked for.
+type Turn struct {
+	// No counts from 1 in the run.
+	No     int
+	Status TurnStatus
+	// Attempt is the last model call's number, 0 before the first.
+	Attempt int
+	// Model is the name that the last attempt asked for.
+	Model string
+	// MessageID is the assistant message, once it is stored.
+	MessageID string
+	Finish    stream.FinishReason
+	FinishRaw string
+	Usage     stream.Usage
+	// Partial is what the open attempt has shown so far.
+	Partial []PartialBlock
+	// FirstSeq is the seq of the open attempt's first delta.
+	FirstSeq int64
+	Calls    []Call
+}
+
+// PartialBlock is the text of one block of an answer that is still arriving.
+type PartialBlock struct {
+	Lane    stream.Lane
+	BlockID string
+	Text    string
+}
+
+// CallStatus is where a tool call stands. Values are stored.
+type CallStatus string
+
+// The call states.
+const (
+	CallNone     CallStatus = ""
+	CallProposed CallStatus = "proposed"
+	// CallStarted: the tool may have taken effect, nobody knows yet.
+	CallStarted  CallStatus = "started"
+	CallExecuted CallStatus = "executed"
+	// CallDone: the call has its one result.
+	CallDone CallStatus = "done"
+)
+
+// Call is one tool call of a turn.
+type Call struct {
+	hooks.ToolCall
+	// Number counts from 1 in the turn.
+	Number int
+	// Position is where the result's message stands.
+	Position int64
+	Status   CallStatus
+	// Attempt counts executions, 0 before the first.
+	Attempt int
+	// Success, SHA256 and Bytes are those of tool.executed.
+	Success bool
+	SHA256  string
+	Bytes   int64
+	IsError bool
+	Reason  hooks.ResultReason
+	// ResultMessageID is the message that holds the result.
+	ResultMessageID string
+}
+
+// Run returns the run with that id.
+func (s State) Run(id string) (Run, bool) {
+	if i := s.runIndex(id); i >= 0 {
+		return s.Runs[i], true
+	}
+	return Run{}, false
+}
+
+func (s State) runIndex(id string) int {
+	for i := len(s.Runs) - 1; i >= 0; i-- {
+		if s.Runs[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
+
+// Turn returns the last turn of r; ok is false before the first.
+func (r Run) Turn() (t Turn, ok bool) {
+	if len(r.Turns) == 0 {
+		return Turn{}, false
+	}
+	return r.Turns[len(r.Turns)-1], true
+}
+
+func (t Turn) callIndex(id string) int {
+	for i := range t.Calls {
+		if t.Calls[i].ID == id {
+			return i
+		}
+	}
+	return -1
+}
