@@ -1,0 +1,71 @@
+package loop
+
+import (
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// SessionInfo is a session as front doors show it. It is a value, read from
+// the log's projections; deleted sessions have none.
+type SessionInfo struct {
+	ID       string
+	TenantID string
+	// ExternalID is the client's own name for the session, "" if it gave none.
+	ExternalID string
+	CreatedAt  time.Time
+	// UpdatedAt is the time of the last event.
+	UpdatedAt time.Time
+	LastSeq   int64
+	// ActiveRunID is the run that is queued or running, "" if there is none.
+	ActiveRunID string
+}
+
+// RunInfo is a run as front doors show it.
+type RunInfo struct {
+	ID        string
+	TenantID  string
+	SessionID string
+	Agent     string
+	Status    RunStatus
+	// Reason and Error are those of the terminal event, "" before it.
+	Reason             string
+	Error              string
+	MessageID          string
+	AssistantMessageID string
+	CancelRequested    bool
+	// Turns counts the turns that were started.
+	Turns int
+	// InputTokens and OutputTokens are sums over the finished model calls.
+	InputTokens  int64
+	OutputTokens int64
+	CreatedAt    time.Time
+	// StartedAt is the first claim, nil before it; EndedAt the terminal event.
+	StartedAt *time.Time
+	EndedAt   *time.Time
+}
+
+// MessageInfo is a message as front doors show it.
+type MessageInfo struct {
+	hooks.Message
+	// Turn is 0 for messages outside a turn.
+	Turn      int
+	CreatedAt time.Time
+}
+
+// Memory is something that an agent was told to remember. Memories belong to
+// a tenant and are shared by its sessions.
+type Memory struct {
+	Key     string
+	Content string
+}
+
+// Page asks for one page of a list. The zero value is the first page of the
+// default size.
+type Page struct {
+	// Limit is the most that is returned; 0 means 50, and more than 200 is 200.
+	Limit int
+	// After is the ID of the last element of the page before, "" for the first
+	// page. An ID that is not in the list is [ErrNotFound].
+	After string
+}
