@@ -8,8 +8,8 @@ import (
 )
 
 // Log is the one write path and the truth of every session. Implementations
-// are safe for concurrent use. A foreign tenant's id behaves exactly like one
-// that does not exist: [ErrNotFound].
+// are safe for concurrent use. A foreign tenant's id, and a text that is no
+// id at all, behave exactly like an id that does not exist: [ErrNotFound].
 type Log interface {
 	// Append adds events to a session, all or none. It is a compare-and-set:
 	// unless the session's last seq is a.Expected (and its epoch a.Epoch, when
@@ -22,6 +22,10 @@ type Log interface {
 	// Head returns where a session stands. Its LastSeq is read first, so a
 	// plan made on the head and appended at that LastSeq holds.
 	Head(ctx context.Context, tenantID, sessionID string) (Head, error)
+
+	// HeadByExternalID is Head for the session that a client gave this id.
+	// Deleting a session frees its external id: deleted ones are not found.
+	HeadByExternalID(ctx context.Context, tenantID, externalID string) (Head, error)
 
 	// Request looks up an idempotency key: the run that it started in the
 	// last 24 h by the log's clock, or false.
@@ -99,7 +103,10 @@ type Head struct {
 
 // Request is what an idempotency key stands for.
 type Request struct {
-	RunID         string
-	MessageID     string
-	RequestSHA256 string
+	RunID              string
+	MessageID          string
+	AssistantMessageID string
+	RequestSHA256      string
+	// Seq is the seq before the user message of the run.
+	Seq int64
 }

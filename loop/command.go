@@ -1,0 +1,275 @@
+package loop
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Commands are what people ask of the loop. Every command reads where the
+// session stands, validates, plans, and appends at that point; when somebody
+// else was faster it plans again. No command takes a lock. The fields are set
+// before the first use; the methods are safe for concurrent use.
+type Commands struct {
+	Log Log
+	// Agents says which agent names exist; the first is used when a request
+	// names none.
+	Agents []string
+	NewID  func() string
+	Now    func() time.Time
+}
+
+// CreateSession asks for a session.
+type CreateSession struct {
+	TenantID string
+	// ExternalID is the client's own name for it, "" for none.
+	ExternalID string
+	Actor      event.Actor
+}
+
+// StartRun asks for a run that answers Text.
+type StartRun struct {
+	TenantID  string
+	SessionID string
+	// Agent is "" for the default agent.
+	Agent string
+	Text  string
+	// IdempotencyKey makes a repeated request the same run for 24 h; "" for
+	// none.
+	IdempotencyKey string
+	Actor          event.Actor
+}
+
+// StartedRun is the answer to [StartRun].
+type StartedRun struct {
+	RunID              string
+	MessageID          string
+	AssistantMessageID string
+	// Seq is the seq before the run's first event: watch from there.
+	Seq int64
+	// Repeated says that the idempotency key was seen before and nothing was
+	// started.
+	Repeated bool
+}
+
+// CancelRun asks a run to stop.
+type CancelRun struct {
+	TenantID  string
+	SessionID string
+	RunID     string
+	Reason    string
+	Actor     event.Actor
+}
+
+// SessionRef is the answer to [CreateSession].
+type SessionRef struct {
+	SessionID string
+	// Created is false if the external id was already in use: the session is
+	// the existing one.
+	Created bool
+}
+
+// CreateSession creates a session. A repeated external id gives the session
+// that has it.
+func (c *Commands) CreateSession(ctx context.Context, cmd CreateSession) (SessionRef, error) {
+	external, changed := event.CleanText(cmd.ExternalID)
+	if changed {
+		return SessionRef{}, &InvalidError{Field: "external_id", Problem: "is not valid text: send UTF-8 without U+0000"}
+	}
+	for {
+		if external != "" {
+			h, err := c.Log.HeadByExternalID(ctx, cmd.TenantID, external)
+			if err == nil {
+				return SessionRef{SessionID: h.SessionID}, nil
+			}
+			if !errors.Is(err, ErrNotFound) {
+				return SessionRef{}, err
+			}
+		}
+		id := c.NewID()
+		e, err := event.New(event.Scope{SessionID: id, At: c.Now(), Actor: cmd.Actor},
+			event.SessionCreated{TenantID: cmd.TenantID, ExternalID: external})
+		if err != nil {
+			return SessionRef{}, err
+		}
+		_, err = c.Log.Append(ctx, Append{ID: c.NewID(), TenantID: cmd.TenantID, SessionID: id, Events: []event.Event{e}})
+		if err == nil {
+			return SessionRef{SessionID: id, Created: true}, nil
+		}
+		if !errors.Is(err, ErrConflict) || external == "" {
+			return SessionRef{}, err
+		}
+	}
+}
+
+// DeleteSession hides a session. It refuses with a [BusyError] while a run is
+// active.
+func (c *Commands) DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error {
+	return c.retry(ctx, tenantID, sessionID, func(h Head) (Append, error) {
+		if h.ActiveRunID != "" {
+			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
+		}
+		w := c.write(h, actor, "")
+		return w.plan(event.SessionDeleted{})
+	})
+}
+
+// StartRun stores the message and queues a run that answers it.
+func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
+	agent, err := c.agent(cmd.Agent)
+	if err != nil {
+		return StartedRun{}, err
+	}
+	text, sanitized := event.CleanText(cmd.Text)
+	if strings.TrimSpace(text) == "" {
+		return StartedRun{}, &InvalidError{Field: "text", Problem: "is empty: send what the user said"}
+	}
+	if _, changed := event.CleanText(cmd.IdempotencyKey); changed {
+		return StartedRun{}, &InvalidError{Field: "idempotency_key", Problem: "is not valid text: send UTF-8 without U+0000"}
+	}
+	var out StartedRun
+	err = c.retry(ctx, cmd.TenantID, cmd.SessionID, func(h Head) (Append, error) {
+		digest := ""
+		if cmd.IdempotencyKey != "" {
+			digest = requestDigest(agent, cmd.Text)
+			prior, ok, err := c.Log.Request(ctx, cmd.TenantID, cmd.SessionID, cmd.IdempotencyKey)
+			if err != nil {
+				return Append{}, err
+			}
+			if ok && prior.RequestSHA256 != digest {
+				return Append{}, ErrKeyReused
+			}
+			if ok {
+				out = StartedRun{
+					RunID: prior.RunID, MessageID: prior.MessageID,
+					AssistantMessageID: prior.AssistantMessageID, Seq: prior.Seq, Repeated: true,
+				}
+				return Append{}, nil
+			}
+		}
+		if h.ActiveRunID != "" {
+			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
+		}
+		out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
+		w := c.write(h, cmd.Actor, out.RunID)
+		a, err := w.plan(
+			event.MessageCreated{
+				MessageID: out.MessageID, Role: hooks.RoleUser, Sanitized: sanitized,
+				Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
+			},
+			event.RunCreated{
+				Agent: agent, MessageID: out.MessageID, AssistantMessageID: out.AssistantMessageID,
+				IdempotencyKey: cmd.IdempotencyKey, RequestSHA256: digest,
+			},
+			event.RunQueued{Ticket: 1},
+		)
+		a.Jobs = []Job{{TenantID: h.TenantID, SessionID: h.SessionID, RunID: out.RunID, Ticket: 1}}
+		return a, err
+	})
+	if err != nil {
+		return StartedRun{}, err
+	}
+	return out, nil
+}
+
+// CancelRun asks a run to stop. A run that a worker holds is stopped by that
+// worker; one that nobody holds is cancelled here. Asking again is no error;
+// asking for a run that has ended otherwise is [ErrRunEnded].
+func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
+	reason, sanitized := event.CleanText(cmd.Reason)
+	for {
+		s, err := c.Log.Load(ctx, cmd.TenantID, cmd.SessionID, cmd.RunID)
+		if err != nil {
+			return err
+		}
+		r, ok := s.Run(cmd.RunID)
+		switch {
+		case !ok || s.Deleted:
+			return ErrNotFound
+		case r.Status == RunCancelled || r.CancelRequested && r.Status == RunRunning:
+			return nil
+		case r.Status.Terminal():
+			return ErrRunEnded
+		}
+		w := writer{newID: c.NewID, state: s, scope: event.Scope{SessionID: s.SessionID, RunID: r.ID, At: c.Now(), Actor: cmd.Actor}}
+		var ps []event.Payload
+		if !r.CancelRequested {
+			ps = append(ps, event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
+		}
+		if r.Status == RunQueued {
+			ps = append(ps, closing(c.NewID, r, "cancelled")...)
+			ps = append(ps, event.RunCancelled{Reason: reason})
+		}
+		a, err := w.plan(ps...)
+		if err != nil {
+			return err
+		}
+		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// retry plans on the head until the append holds. A plan without events means
+// that there is nothing to do.
+func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan func(Head) (Append, error)) error {
+	for {
+		h, err := c.Log.Head(ctx, tenantID, sessionID)
+		if err != nil {
+			return err
+		}
+		if h.Deleted {
+			return ErrNotFound
+		}
+		a, err := plan(h)
+		if err != nil {
+			return err
+		}
+		if len(a.Events) == 0 {
+			return nil
+		}
+		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+func (c *Commands) write(h Head, actor event.Actor, runID string) writer {
+	return writer{
+		newID: c.NewID,
+		state: State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq},
+		scope: event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor},
+	}
+}
+
+func (c *Commands) agent(name string) (string, error) {
+	if name == "" {
+		return c.Agents[0], nil
+	}
+	for _, a := range c.Agents {
+		if a == name {
+			return name, nil
+		}
+	}
+	return "", &InvalidError{
+		Field:   "agent",
+		Problem: fmt.Sprintf("no agent is called %q: use one of %s", event.Shorten(name, 80), strings.Join(c.Agents, ", ")),
+	}
+}
+
+// requestDigest covers what makes two requests the same, each part with its
+// length so that no two requests share a digest.
+func requestDigest(parts ...string) string {
+	h := sha256.New()
+	for _, p := range parts {
+		fmt.Fprintf(h, "%d:%s,", len(p), p)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}

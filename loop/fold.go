@@ -1,0 +1,209 @@
+package loop
+
+import (
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Fold returns the state after e. It is pure: s is not changed, and the same
+// input gives the same output. It is total: an event that the transition
+// tables refuse, or that this binary cannot read, changes nothing but
+// LastSeq.
+func Fold(s State, e event.Event) State {
+	if p, err := event.Decode(e); err == nil && allows(s, e, p) == nil {
+		s = apply(s, e, p)
+	}
+	s.LastSeq = max(s.LastSeq, e.Seq)
+	return s
+}
+
+// FoldAll folds events in order.
+func FoldAll(s State, events []event.Event) State {
+	for _, e := range events {
+		s = Fold(s, e)
+	}
+	return s
+}
+
+func apply(s State, e event.Event, p event.Payload) State {
+	switch p := p.(type) {
+	case event.SessionCreated:
+		s.SessionID, s.TenantID, s.ExternalID = e.SessionID, p.TenantID, p.ExternalID
+		return s
+	case event.SessionDeleted:
+		s.Deleted = true
+		return s
+	case event.MessageCreated:
+		return s.withMessage(hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: p.Role, Parts: p.Parts, Position: e.Seq})
+	case event.RunCreated:
+		s.Runs = append(slices.Clip(s.Runs), Run{ID: e.RunID, CreatedAt: e.At})
+	case event.RunStarted:
+		s.Epoch = p.Epoch
+	case event.RunResumed:
+		s.Epoch = p.Epoch
+	case event.RunReleased:
+		s.Epoch = p.Epoch
+	case event.AssistantCompleted:
+		s = s.withMessage(hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: hooks.RoleAssistant, Parts: p.Parts, Position: e.Seq})
+	case event.AssistantStopped:
+		if p.MessageID != "" {
+			s = s.withMessage(hooks.Message{
+				ID: p.MessageID, RunID: e.RunID, Role: hooks.RoleAssistant, Parts: p.Parts, Partial: true, Position: e.Seq,
+			})
+		}
+	case event.ToolResult:
+		s = s.withResult(e, p)
+	}
+	i := s.runIndex(e.RunID)
+	if i < 0 {
+		return s
+	}
+	s.Runs = slices.Clone(s.Runs)
+	s.Runs[i] = s.Runs[i].apply(e, p)
+	return s
+}
+
+// withMessage inserts m in order of position, which is at the end but for a
+// result that finished out of call order.
+func (s State) withMessage(m hooks.Message) State {
+	at := sort.Search(len(s.Messages), func(i int) bool { return s.Messages[i].Position > m.Position })
+	s.Messages = slices.Insert(slices.Clip(s.Messages), at, m)
+	return s
+}
+
+func (s State) withResult(e event.Event, p event.ToolResult) State {
+	r, _ := s.Run(e.RunID)
+	t, _ := r.Turn()
+	i := t.callIndex(p.CallID)
+	if i < 0 {
+		return s
+	}
+	return s.withMessage(hooks.Message{
+		ID: p.MessageID, RunID: e.RunID, Role: hooks.RoleTool, Position: t.Calls[i].Position,
+		Parts: []hooks.Part{{Type: hooks.PartToolResult, ToolResult: &hooks.ToolResult{
+			CallID: p.CallID, Content: p.Content, IsError: p.IsError, Reason: p.Reason,
+		}}},
+	})
+}
+
+func (r Run) apply(e event.Event, p event.Payload) Run {
+	r.Status = runTransitions[r.Status][e.Type]
+	switch p := p.(type) {
+	case event.RunCreated:
+		r.Agent, r.MessageID, r.AssistantMessageID = p.Agent, p.MessageID, p.AssistantMessageID
+		r.IdempotencyKey, r.RequestSHA256 = p.IdempotencyKey, p.RequestSHA256
+	case event.RunQueued:
+		r.Ticket, r.NotBefore = p.Ticket, nil
+	case event.RunStarted:
+		r.WorkerID, r.Epoch, r.Started, r.NotBefore = p.WorkerID, p.Epoch, true, nil
+	case event.RunResumed:
+		r.WorkerID, r.Epoch, r.NotBefore = p.WorkerID, p.Epoch, nil
+	case event.RunReleased:
+		r.WorkerID, r.Epoch, r.Ticket, r.NotBefore = "", p.Epoch, p.Ticket, p.NotBefore
+		r.ReleasedFor = p.Cause
+		if p.Cause == event.ReleaseWorkerDead {
+			r.Takeovers++
+		}
+	case event.RunCancelRequested:
+		r.CancelRequested = true
+		r.CancelReason = p.Reason
+	case event.RunCompleted:
+		return r.ended(e.At, string(p.Reason), "")
+	case event.RunFailed:
+		return r.ended(e.At, string(p.Reason), p.Error)
+	case event.RunCancelled:
+		return r.ended(e.At, p.Reason, "")
+	case event.TurnStarted:
+		r.Turns = append(slices.Clip(r.Turns), Turn{No: e.Turn, Status: TurnOpen})
+	case event.AssistantCompleted, event.ToolExecuted:
+		r.Takeovers = 0
+	}
+	if ofTurn(e.Type) && e.Type != event.TypeTurnStarted && len(r.Turns) > 0 {
+		r.Turns = slices.Clone(r.Turns)
+		r.Turns[len(r.Turns)-1] = r.Turns[len(r.Turns)-1].apply(e, p)
+	}
+	return r
+}
+
+func (r Run) ended(at time.Time, reason, text string) Run {
+	r.WorkerID, r.Reason, r.Error, r.EndedAt, r.NotBefore = "", reason, text, at, nil
+	return r
+}
+
+func (t Turn) apply(e event.Event, p event.Payload) Turn {
+	t.Status = turnTransitions[t.Status][e.Type]
+	switch p := p.(type) {
+	case event.ModelRequested:
+		t.Attempt, t.Model, t.Partial, t.FirstSeq = p.Attempt, p.Model, nil, 0
+	case event.AssistantDelta:
+		if t.FirstSeq == 0 {
+			t.FirstSeq = e.Seq
+		}
+		t.Partial = appendBlock(t.Partial, p)
+	case event.AssistantDiscarded:
+		t.Partial, t.FirstSeq = nil, 0
+	case event.AssistantCompleted:
+		t.MessageID, t.Finish, t.FinishRaw, t.Usage = p.MessageID, p.Finish, p.FinishRaw, p.Usage
+		t.Partial, t.FirstSeq = nil, 0
+	case event.AssistantStopped:
+		t.MessageID = p.MessageID
+		t.Partial, t.FirstSeq = nil, 0
+	case event.ToolProposed:
+		t.Calls = append(slices.Clip(t.Calls), Call{
+			ToolCall: hooks.ToolCall{ID: p.CallID, ProviderID: p.ProviderCallID, Name: p.Name, Arguments: p.Arguments},
+			Number:   p.Number, Position: e.Seq, Status: CallProposed,
+		})
+	}
+	if id, ok := callID(p); ok && e.Type != event.TypeToolProposed {
+		if i := t.callIndex(id); i >= 0 {
+			t.Calls = slices.Clone(t.Calls)
+			t.Calls[i] = t.Calls[i].apply(e, p)
+		}
+	}
+	return t
+}
+
+func (c Call) apply(e event.Event, p event.Payload) Call {
+	c.Status = callTransitions[c.Status][e.Type]
+	switch p := p.(type) {
+	case event.ToolStarted:
+		c.Attempt = p.Attempt
+	case event.ToolExecuted:
+		c.Success, c.SHA256, c.Bytes = p.Success, p.SHA256, p.Bytes
+	case event.ToolResult:
+		c.IsError, c.Reason, c.ResultMessageID = p.IsError, p.Reason, p.MessageID
+	}
+	return c
+}
+
+func appendBlock(blocks []PartialBlock, d event.AssistantDelta) []PartialBlock {
+	n := len(blocks)
+	if n > 0 && blocks[n-1].Lane == d.Lane && blocks[n-1].BlockID == d.BlockID {
+		blocks = slices.Clone(blocks)
+		blocks[n-1].Text += d.Text
+		return blocks
+	}
+	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text})
+}
+
+// parts turns what was shown of an answer into message parts. Blocks that
+// hold nothing but white space are left out: no provider takes them back.
+func parts(blocks []PartialBlock) []hooks.Part {
+	var out []hooks.Part
+	for _, b := range blocks {
+		t := hooks.PartText
+		if b.Lane == stream.LaneReasoning {
+			t = hooks.PartReasoning
+		}
+		if blank(b.Text) {
+			continue
+		}
+		out = append(out, hooks.Part{Type: t, Text: b.Text})
+	}
+	return out
+}
