@@ -12,6 +12,8 @@ MAKEFLAGS += --no-builtin-rules
 # The toolchain is the machine's own. A go.mod that asks for a newer one must
 # stop with a sentence instead of a download in the middle of a build.
 export GOTOOLCHAIN := local
+# VERSION says it; and Go's own look at git fails in a checkout of another user.
+export GOFLAGS := $(strip $(shell GOTOOLCHAIN=local go env GOFLAGS 2>/dev/null) -buildvcs=false)
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
@@ -30,15 +32,13 @@ GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 
 PROTO := $(wildcard api/proto)
 
-##@ Targets
-
 .PHONY: build
 build: need-go ## Build bin/agentd, one static binary
-	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '$(LDFLAGS)' -o bin/agentd ./cmd/agentd
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/agentd ./cmd/agentd
 
 # exec: without it a shell stands between make and agentd, and SIGTERM stops there.
 .PHONY: run
-run: build setup-run ## Run agentd with a private Postgres and a demo agent; needs no key
+run: setup-run build ## Run agentd with a private Postgres and a demo agent; needs no key
 	@exec bin/agentd dev $(ARGS)
 
 .PHONY: chat
@@ -93,7 +93,7 @@ need-go:
 # the product needs. They are three since buf and the linter each choose another
 # protobuf than the one that the generated code is made for. `go build` leaves an
 # up-to-date binary untouched, hence the touch: a rule must not run twice.
-GO_TOOL = CGO_ENABLED=0 GOWORK=off go build -C tools/$(1) -trimpath -buildvcs=false -ldflags '-s -w' -o $(CURDIR)/$@ $(2) && touch $@
+GO_TOOL = CGO_ENABLED=0 GOWORK=off go build -C tools/$(1) -trimpath -ldflags '-s -w' -o $(CURDIR)/$@ $(2) && touch $@
 
 $(GOLANGCI_LINT): tools/lint/go.mod tools/lint/go.sum | need-go
 	@echo "building golangci-lint (some minutes the first time)"
