@@ -48,6 +48,9 @@ func Parse(data []byte) (*Script, error) {
 		return nil, errors.New("parse script: scenarios: there are none")
 	}
 	for i := range doc.Scenarios {
+		if i > 0 && doc.Scenarios[i-1].Match.Default {
+			return nil, fmt.Errorf("parse script: scenarios[%d]: never reached, the default before it matches everything", i)
+		}
 		if err := doc.Scenarios[i].check(); err != nil {
 			return nil, fmt.Errorf("parse script: scenarios[%d].%w", i, err)
 		}

@@ -34,11 +34,11 @@ func (v values) expand(text string) string {
 // string.
 func (v values) expandJSON(text string) string {
 	return v.replace(text, func(s string) string {
-		quoted, err := json.Marshal(s)
-		if err != nil {
-			return "" // a string always has a JSON form
-		}
-		return strings.TrimSuffix(strings.TrimPrefix(string(quoted), `"`), `"`)
+		var quoted strings.Builder
+		enc := json.NewEncoder(&quoted)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(s) // neither a string nor a Builder can make it fail
+		return strings.TrimSuffix(strings.TrimPrefix(quoted.String(), `"`), "\"\n")
 	})
 }
 
