@@ -87,31 +87,35 @@ func (h host) find(ctx context.Context, cfg Config, acct account, l layout, want
 // installed lists what is usable, the one in PATH first, then newest first,
 // and why the others are not.
 func (h host) installed(ctx context.Context, acct account) (found []binaries, rejected []error) {
-	var dirs []string
+	seen := map[string]bool{}
+	look := func(dirs []string) (usable []binaries) {
+		for _, dir := range dirs {
+			b, err := inspectBinaries(ctx, dir, acct)
+			if err != nil {
+				rejected = append(rejected, fmt.Errorf("%s: %w", dir, err))
+				continue
+			}
+			if !seen[b.dir] {
+				seen[b.dir] = true
+				usable = append(usable, b)
+			}
+		}
+		return usable
+	}
+	var inPath, usual []string
 	for _, dir := range filepath.SplitList(h.getenv("PATH")) {
 		if executable(filepath.Join(dir, "postgres")) {
-			dirs = append(dirs, dir)
+			inPath = append(inPath, dir)
 		}
 	}
-	var others []string
 	for _, glob := range h.globs {
 		matches, _ := filepath.Glob(glob) // the patterns are constants
-		others = append(others, matches...)
+		usual = append(usual, matches...)
 	}
-	slices.SortStableFunc(others, func(a, b string) int { return versionIn(b) - versionIn(a) })
-	seen := map[string]bool{}
-	for _, dir := range append(dirs, others...) {
-		b, err := inspectBinaries(ctx, dir, acct)
-		if err != nil {
-			rejected = append(rejected, fmt.Errorf("%s: %w", dir, err))
-			continue
-		}
-		if !seen[b.dir] {
-			seen[b.dir] = true
-			found = append(found, b)
-		}
-	}
-	return found, rejected
+	found = look(inPath)
+	others := look(usual)
+	slices.SortStableFunc(others, func(a, b binaries) int { return b.major - a.major })
+	return append(found, others...), rejected
 }
 
 var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
@@ -162,16 +166,6 @@ func fits(b binaries, want int, dataDir string) error {
 	}
 	return fmt.Errorf("%w: %s was made by Postgres %d and %s has Postgres %d: %s; or move the directory away to begin with an empty database",
 		ErrVersion, dataDir, want, b.dir, b.major, advice)
-}
-
-// versionIn is the first number in a path such as /usr/lib/postgresql/15/bin.
-func versionIn(path string) int {
-	digits := strings.FieldsFunc(path, func(r rune) bool { return r < '0' || r > '9' })
-	if len(digits) == 0 {
-		return 0
-	}
-	n, _ := strconv.Atoi(digits[0])
-	return n
 }
 
 func executable(path string) bool {
