@@ -36,12 +36,13 @@ CREATE TABLE agentd.sessions (
     CONSTRAINT sessions_run_epoch_from_0 CHECK (run_epoch >= 0),
     CONSTRAINT sessions_external_id_not_empty CHECK (external_id <> '')
 ) WITH (fillfactor = 70);
-CREATE UNIQUE INDEX sessions_external_id_key ON agentd.sessions (tenant_id, external_id) WHERE external_id IS NOT NULL;
+CREATE UNIQUE INDEX sessions_external_id_key ON agentd.sessions (tenant_id, external_id)
+    WHERE external_id IS NOT NULL AND deleted_at IS NULL;
 CREATE INDEX sessions_tenant_created_idx ON agentd.sessions (tenant_id, created_at, id);
 COMMENT ON TABLE agentd.sessions IS 'Conversations. The row is the fence of the session''s log: an append is a compare-and-set on last_seq and run_epoch.';
 COMMENT ON COLUMN agentd.sessions.id IS 'agentd''s own id (UUIDv7).';
 COMMENT ON COLUMN agentd.sessions.tenant_id IS 'The owner.';
-COMMENT ON COLUMN agentd.sessions.external_id IS 'The client''s own name for the session, unique within the tenant; NULL if it gave none.';
+COMMENT ON COLUMN agentd.sessions.external_id IS 'The client''s own name for the session, unique among the tenant''s visible sessions; NULL if it gave none.';
 COMMENT ON COLUMN agentd.sessions.created_at IS 'Time of the first event.';
 COMMENT ON COLUMN agentd.sessions.updated_at IS 'Time of the last event.';
 COMMENT ON COLUMN agentd.sessions.deleted_at IS 'When the session was hidden; NULL while it is visible.';

@@ -37,7 +37,8 @@ SELECT
 FROM agentd.events AS e
 LEFT JOIN LATERAL (
     SELECT string_agg(part ->> 'text', '') AS text
-    FROM json_array_elements(e.payload -> 'parts') AS part
+    -- An answer that showed nothing has null for its parts.
+    FROM json_array_elements(CASE json_typeof(e.payload -> 'parts') WHEN 'array' THEN e.payload -> 'parts' END) AS part
     WHERE part ->> 'type' = 'text'
 ) AS said ON e.type IN ('message.created', 'assistant.completed', 'assistant.stopped')
 LEFT JOIN agentd.tool_calls AS call
