@@ -52,27 +52,3 @@ COMMENT ON COLUMN agentd.timeline.run_id IS 'The run that it belongs to.';
 COMMENT ON COLUMN agentd.timeline.turn_no IS 'The turn within the run.';
 COMMENT ON COLUMN agentd.timeline.actor IS 'Who caused it, as kind:id.';
 COMMENT ON COLUMN agentd.timeline.summary IS 'The event in words, at most some hundred characters.';
-
--- Roles belong to the whole cluster: another database may have made this one
--- already, may be making it now, and not every owner of a database may make one.
--- +goose StatementBegin
-DO $$
-BEGIN
-    IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'agentd_reader') THEN
-        BEGIN
-            CREATE ROLE agentd_reader NOLOGIN;
-        EXCEPTION
-            WHEN duplicate_object OR unique_violation THEN
-                NULL;
-            WHEN insufficient_privilege THEN
-                RAISE WARNING 'role agentd_reader does not exist and may not be made by this user; reading agentd as another user needs it';
-        END;
-    END IF;
-    IF EXISTS (SELECT 1 FROM pg_catalog.pg_roles WHERE rolname = 'agentd_reader') THEN
-        GRANT USAGE ON SCHEMA agentd TO agentd_reader;
-        GRANT SELECT ON agentd.tenants, agentd.sessions, agentd.events, agentd.runs, agentd.turns, agentd.messages,
-            agentd.tool_calls, agentd.workers, agentd.memories, agentd.timeline TO agentd_reader;
-    END IF;
-END
-$$;
--- +goose StatementEnd
