@@ -68,6 +68,10 @@ func (h host) find(ctx context.Context, cfg Config, acct account, l layout, want
 		return b, fits(b, want, l.data)
 	}
 	found, rejected := h.installed(ctx, acct)
+	if err := ctx.Err(); err != nil {
+		// Otherwise an interrupted look would read as "nothing installed".
+		return binaries{}, err
+	}
 	for _, b := range found {
 		if want == 0 || b.major == want {
 			return b, nil
