@@ -116,8 +116,9 @@ func (c *Commands) DeleteSession(ctx context.Context, tenantID, sessionID string
 		if h.ActiveRunID != "" {
 			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
 		}
-		w := c.write(h, actor, "")
-		return w.plan(event.SessionDeleted{})
+		d := c.draft(h, actor, "")
+		d.add(event.SessionDeleted{})
+		return d.done()
 	})
 }
 
@@ -158,8 +159,8 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
 		}
 		out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
-		w := c.write(h, cmd.Actor, out.RunID)
-		a, err := w.plan(
+		d := c.draft(h, cmd.Actor, out.RunID)
+		d.add(
 			event.MessageCreated{
 				MessageID: out.MessageID, Role: hooks.RoleUser, Sanitized: sanitized,
 				Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
@@ -170,8 +171,8 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 			},
 			event.RunQueued{Ticket: 1},
 		)
-		a.Jobs = []Job{{TenantID: h.TenantID, SessionID: h.SessionID, RunID: out.RunID, Ticket: 1}}
-		return a, err
+		d.a.Jobs = []Job{{TenantID: h.TenantID, SessionID: h.SessionID, RunID: out.RunID, Ticket: 1}}
+		return d.done()
 	})
 	if err != nil {
 		return StartedRun{}, err
@@ -184,37 +185,25 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 // asking for a run that has ended otherwise is [ErrRunEnded].
 func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 	reason, sanitized := event.CleanText(cmd.Reason)
-	for {
-		s, err := c.Log.Load(ctx, cmd.TenantID, cmd.SessionID, cmd.RunID)
-		if err != nil {
-			return err
+	ended := false
+	_, err := c.replan(ctx, cmd.TenantID, cmd.SessionID, cmd.RunID, cmd.Actor, func(d *draft, r Run) bool {
+		ended = r.Status.Terminal() && r.Status != RunCancelled
+		if r.Status.Terminal() || r.CancelRequested && r.Status == RunRunning {
+			return false
 		}
-		r, ok := s.Run(cmd.RunID)
-		switch {
-		case !ok || s.Deleted:
-			return ErrNotFound
-		case r.Status == RunCancelled || r.CancelRequested && r.Status == RunRunning:
-			return nil
-		case r.Status.Terminal():
-			return ErrRunEnded
-		}
-		w := writer{newID: c.NewID, state: s, scope: event.Scope{SessionID: s.SessionID, RunID: r.ID, At: c.Now(), Actor: cmd.Actor}}
-		var ps []event.Payload
 		if !r.CancelRequested {
-			ps = append(ps, event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
+			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
 		}
 		if r.Status == RunQueued {
-			ps = append(ps, closing(c.NewID, r, "cancelled")...)
-			ps = append(ps, event.RunCancelled{Reason: reason})
+			d.add(closing(c.NewID, r, stopCancelled)...)
+			d.add(event.RunCancelled{Reason: d.run().CancelReason})
 		}
-		a, err := w.plan(ps...)
-		if err != nil {
-			return err
-		}
-		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
-			return err
-		}
+		return true
+	})
+	if err == nil && ended {
+		return ErrRunEnded
 	}
+	return err
 }
 
 // retry plans on the head until the append holds. A plan without events means
@@ -241,12 +230,9 @@ func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan f
 	}
 }
 
-func (c *Commands) write(h Head, actor event.Actor, runID string) writer {
-	return writer{
-		newID: c.NewID,
-		state: State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq},
-		scope: event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor},
-	}
+func (c *Commands) draft(h Head, actor event.Actor, runID string) *draft {
+	base := State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq, Epoch: h.Epoch}
+	return newDraft(c.NewID, base, event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor})
 }
 
 func (c *Commands) agent(name string) (string, error) {

@@ -17,6 +17,9 @@ var (
 	// ErrLeaseLost: a higher epoch holds the session. Stop at once; nothing
 	// that this holder still has to say will be stored.
 	ErrLeaseLost = errors.New("lease lost")
+	// ErrUnavailable: the log cannot be reached right now. Whether the append
+	// went through is not known; repeating it unchanged is safe.
+	ErrUnavailable = errors.New("log is unavailable")
 	// ErrNotAllowed: the transition table refuses the event in this state.
 	ErrNotAllowed = errors.New("transition not allowed")
 	// ErrBusy: the session has an active run and the policy is reject.

@@ -191,19 +191,17 @@ func appendBlock(blocks []PartialBlock, d event.AssistantDelta) []PartialBlock {
 	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text})
 }
 
-// parts turns what was shown of an answer into message parts. Blocks that
-// hold nothing but white space are left out: no provider takes them back.
-func parts(blocks []PartialBlock) []hooks.Part {
-	var out []hooks.Part
+// shownParts turns what was shown of an answer into message parts.
+func shownParts(blocks []PartialBlock) []hooks.Part {
+	out := []hooks.Part{}
 	for _, b := range blocks {
 		t := hooks.PartText
 		if b.Lane == stream.LaneReasoning {
 			t = hooks.PartReasoning
 		}
-		if blank(b.Text) {
-			continue
+		if b.Text != "" {
+			out = append(out, hooks.Part{Type: t, Text: b.Text})
 		}
-		out = append(out, hooks.Part{Type: t, Text: b.Text})
 	}
 	return out
 }

@@ -66,6 +66,6 @@ type Page struct {
 	// Limit is the most that is returned; 0 means 50, and more than 200 is 200.
 	Limit int
 	// After is the ID of the last element of the page before, "" for the first
-	// page. An ID that is not in the list is [ErrNotFound].
+	// page. One that was never in the list is [ErrInvalid].
 	After string
 }

@@ -85,13 +85,13 @@ func wantLines(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func wantModelError(t *testing.T, err error, code, part string) *loop.ModelError {
+func wantModelError(t *testing.T, err error, code, part string) loop.ModelError {
 	t.Helper()
 	var me *loop.ModelError
 	if !errors.As(err, &me) || me.Code != code || !strings.Contains(me.Message, part) {
 		t.Fatalf("got error %v, want a ModelError with code %q that says %q", err, code, part)
 	}
-	return me
+	return *me
 }
 
 func TestStepsBecomeChunks(t *testing.T) {
@@ -278,7 +278,11 @@ func TestAConsumerMayStopAnywhere(t *testing.T) {
 	const chunks = 5
 	for stop := range chunks {
 		seen := 0
-		for range m.Stream(t.Context(), request(user("x"))) { // yielding again after a break panics
+		// Yielding again after a break panics.
+		for _, err := range m.Stream(t.Context(), request(user("x"))) {
+			if err != nil {
+				t.Fatal(err)
+			}
 			if seen++; seen > stop {
 				break
 			}

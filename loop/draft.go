@@ -1,41 +1,73 @@
 package loop
 
 import (
-	"strings"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// writer turns payloads into an append that follows a state.
-type writer struct {
+// draft is an append in the making. Each payload is checked against the
+// transition tables and folded as it is added, so nothing is ever written that
+// the tables refuse, and each event gets the turn that is open by then.
+type draft struct {
 	newID func() string
+	// base is the state that the append follows, state what it leads to.
+	base  State
 	state State
 	scope event.Scope
+	a     Append
+	err   error
 }
 
-// plan encodes payloads as the events that follow the writer's state, under
-// the turn that is open there (turn.started opens the next one).
-func (w writer) plan(payloads ...event.Payload) (Append, error) {
-	a := Append{ID: w.newID(), TenantID: w.state.TenantID, SessionID: w.state.SessionID, Expected: w.state.LastSeq}
-	r, _ := w.state.Run(w.scope.RunID)
-	t, _ := r.Turn()
-	turn := t.No
+func newDraft(newID func() string, base State, scope event.Scope) *draft {
+	return &draft{
+		newID: newID, base: base, state: base, scope: scope,
+		a: Append{ID: newID(), TenantID: base.TenantID, SessionID: base.SessionID, Expected: base.LastSeq},
+	}
+}
+
+// add appends payloads; the first error is kept and ends the draft.
+func (d *draft) add(payloads ...event.Payload) {
 	for _, p := range payloads {
-		s := w.scope
-		if _, ok := p.(event.TurnStarted); ok {
-			turn++
+		if d.err != nil {
+			return
 		}
+		r, _ := d.state.Run(d.scope.RunID)
+		t, _ := r.Turn()
+		s := d.scope
 		if ofTurn(p.EventType()) {
-			s.Turn = turn
+			s.Turn = t.No
+		}
+		switch q := p.(type) {
+		case event.TurnStarted:
+			s.Turn = t.No + 1
+		case event.AssistantCompleted:
+			q.FirstSeq = t.FirstSeq
+			p = q
+		case event.AssistantStopped:
+			q.FirstSeq = t.FirstSeq
+			p = q
 		}
 		e, err := event.New(s, p)
-		if err != nil {
-			return Append{}, err
+		if err == nil {
+			err = allows(d.state, e, p)
 		}
-		a.Events = append(a.Events, e)
+		if err != nil {
+			d.err = err
+			return
+		}
+		e.Seq = d.state.LastSeq + 1
+		d.state = Fold(d.state, e)
+		d.a.Events = append(d.a.Events, e)
 	}
-	return a, nil
+}
+
+// done returns the append.
+func (d *draft) done() (Append, error) { return d.a, d.err }
+
+// run is the drafted run as it will be.
+func (d *draft) run() Run {
+	r, _ := d.state.Run(d.scope.RunID)
+	return r
 }
 
 // closing is what must be written before a run that is cut short may end: the
@@ -60,7 +92,7 @@ func closing(newID func() string, r Run, reason string) []event.Payload {
 // stopped keeps what was shown of the open answer. One that showed nothing
 // leaves no message.
 func stopped(newID func() string, t Turn, reason string) event.AssistantStopped {
-	p := event.AssistantStopped{Attempt: t.Attempt, Parts: parts(t.Partial), Reason: reason, FirstSeq: t.FirstSeq}
+	p := event.AssistantStopped{Attempt: t.Attempt, Parts: shownParts(t.Partial), Reason: reason}
 	if len(p.Parts) > 0 {
 		p.MessageID = newID()
 	}
@@ -70,7 +102,7 @@ func stopped(newID func() string, t Turn, reason string) event.AssistantStopped 
 // The texts that a model is shown for a call without an ordinary result.
 const (
 	textNotRun         = "This call was not run: the run was cancelled first."
-	textOutcomeUnknown = "outcome unknown: the tool was started and agentd was interrupted before it answered. " +
+	textOutcomeUnknown = "outcome unknown: the tool was started and then interrupted before it answered. " +
 		"It may have taken effect. It was not run again."
 	textOutputLost = "executed; output lost before it was checked. The tool was not run again."
 )
@@ -89,5 +121,3 @@ func closedResult(newID func() string, c Call) event.ToolResult {
 	}
 	return p
 }
-
-func blank(s string) bool { return strings.TrimSpace(s) == "" }

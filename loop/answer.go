@@ -1,0 +1,178 @@
+package loop
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// maxPending bounds the text that has arrived from a model and is not durable
+// yet. At the bound the provider is no longer read.
+const maxPending = 1 << 20
+
+// answer collects a model's answer while it arrives. One goroutine adds
+// chunks, another takes what is to be made durable; what arrives between two
+// takes is merged, so a slow log costs fewer events and no text.
+type answer struct {
+	attempt int
+
+	mu      sync.Mutex
+	blocks  []block
+	pending []event.AssistantDelta
+	size    int
+	changed bool // by CleanText
+	finish  *stream.Finish
+	err     error
+	done    bool
+	// ready has a value when there is something to take, room when there is
+	// room again.
+	ready chan struct{}
+	room  chan struct{}
+}
+
+// block is a text, a reasoning or a tool call, in order of arrival.
+type block struct {
+	lane stream.Lane
+	id   string
+	text []byte
+	call stream.CallStart
+}
+
+func newAnswer(attempt int) *answer {
+	return &answer{attempt: attempt, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+}
+
+// add takes in a chunk. It returns an error if the chunk makes no sense, and
+// full if the caller should wait for room.
+func (a *answer) add(c stream.Chunk) (full bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch c.Kind {
+	case stream.KindFinish:
+		a.finish = &c.Finish
+		return false, nil
+	case stream.KindToolCall:
+		name, _ := event.CleanText(c.Call.Name)
+		id, _ := event.CleanText(c.Call.ProviderID)
+		a.blocks = append(a.blocks, block{
+			lane: stream.LaneToolArguments, id: c.BlockID, call: stream.CallStart{Name: name, ProviderID: id},
+		})
+		return false, nil
+	case stream.KindDelta:
+	}
+	text, changed := event.CleanText(c.Text)
+	if text == "" {
+		return false, nil
+	}
+	b := a.block(c)
+	if b == nil {
+		return false, fmt.Errorf("the model sent arguments for a call that it had not opened (block %q)", c.BlockID)
+	}
+	a.changed = a.changed || changed
+	b.text = append(b.text, text...)
+	if c.Lane == stream.LaneToolArguments {
+		return false, nil
+	}
+	a.size += len(text)
+	a.merge(event.AssistantDelta{Attempt: a.attempt, Lane: c.Lane, BlockID: c.BlockID, Text: text, Sanitized: changed})
+	notice(a.ready)
+	return a.size >= maxPending, nil
+}
+
+// block finds the chunk's block; texts open theirs, calls must be open.
+func (a *answer) block(c stream.Chunk) *block {
+	for i := len(a.blocks) - 1; i >= 0; i-- {
+		if a.blocks[i].lane == c.Lane && a.blocks[i].id == c.BlockID {
+			return &a.blocks[i]
+		}
+	}
+	if c.Lane == stream.LaneToolArguments {
+		return nil
+	}
+	a.blocks = append(a.blocks, block{lane: c.Lane, id: c.BlockID})
+	return &a.blocks[len(a.blocks)-1]
+}
+
+func (a *answer) merge(d event.AssistantDelta) {
+	if n := len(a.pending); n > 0 && a.pending[n-1].Lane == d.Lane && a.pending[n-1].BlockID == d.BlockID {
+		a.pending[n-1].Text += d.Text
+		a.pending[n-1].Sanitized = a.pending[n-1].Sanitized || d.Sanitized
+		return
+	}
+	a.pending = append(a.pending, d)
+}
+
+// end says that nothing more will be added.
+func (a *answer) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err, a.done = err, true
+	notice(a.ready)
+}
+
+// take returns the deltas that are not durable yet, and whether the answer
+// has ended.
+func (a *answer) take() (deltas []event.Payload, done bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, d := range a.pending {
+		deltas = append(deltas, d)
+	}
+	a.pending, a.size = nil, 0
+	notice(a.room)
+	return deltas, a.done
+}
+
+// completed is the whole answer and the calls that it asks for.
+func (a *answer) completed(newID func() string) []event.Payload {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	msg := event.AssistantCompleted{
+		Attempt: a.attempt, MessageID: newID(), Parts: []hooks.Part{},
+		Finish: a.finish.Reason, FinishRaw: a.finish.Raw, Usage: a.finish.Usage, Sanitized: a.changed,
+	}
+	var calls []event.Payload
+	for _, b := range a.blocks {
+		switch b.lane {
+		case stream.LaneText:
+			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartText, Text: string(b.text)})
+		case stream.LaneReasoning:
+			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartReasoning, Text: string(b.text)})
+		case stream.LaneToolArguments:
+			args, changed := event.CleanText(string(b.text))
+			if blank(args) {
+				args = "{}"
+			}
+			call := hooks.ToolCall{ID: newID(), ProviderID: b.call.ProviderID, Name: b.call.Name, Arguments: args}
+			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartToolCall, ToolCall: &call})
+			calls = append(calls, event.ToolProposed{
+				CallID: call.ID, Number: len(calls) + 1, Name: call.Name, Arguments: args,
+				ProviderCallID: call.ProviderID, Sanitized: changed,
+			})
+		}
+	}
+	return append([]event.Payload{msg}, calls...)
+}
+
+// shown is what the answer's texts add up to, for an answer that was cut off.
+func (a *answer) shown() []PartialBlock {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []PartialBlock
+	for _, b := range a.blocks {
+		if b.lane != stream.LaneToolArguments {
+			out = append(out, PartialBlock{Lane: b.lane, BlockID: b.id, Text: string(b.text)})
+		}
+	}
+	return out
+}
+
+func notice(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,142 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// stopGrace is how long a model call or a tool that was told to stop may take
+// before it is left behind. What it still says is not heard.
+const stopGrace = 500 * time.Millisecond
+
+// callModel makes the model call that model.requested announced, and makes
+// what it shows durable while it arrives. It leaves the outcome in r.facts:
+// none if the call was stopped.
+func (r *runner) callModel(ctx context.Context) error {
+	t, _ := r.run().Turn()
+	if h := r.engine.Hooks.OnTurnStart; h != nil {
+		r.notify("OnTurnStart", func() {
+			h(ctx, hooks.TurnStart{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Resumed: t.Attempt > 1})
+		})
+	}
+	callCtx, stop := context.WithCancel(ctx)
+	ans := newAnswer(t.Attempt)
+	pulled := make(chan struct{})
+	go func() {
+		defer close(pulled)
+		ans.end(pull(callCtx, r.stream(callCtx, t), ans))
+	}()
+	err := r.follow(ctx, ans)
+	stop()
+	r.join(pulled, "model call")
+	return err
+}
+
+func (r *runner) stream(ctx context.Context, t Turn) iter.Seq2[stream.Chunk, error] {
+	agent := r.engine.Agents[r.run().Agent]
+	return agent.Model.Stream(ctx, ModelRequest{
+		Model: agent.ModelName, System: agent.System, Messages: history(r.state.Messages), Tools: agent.specs(),
+		SessionID: r.job.SessionID, RunID: r.job.RunID, Turn: t.No, Attempt: t.Attempt,
+	})
+}
+
+// pull reads the model into ans. A panic in an adapter fails the call and not
+// the worker.
+func pull(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], ans *answer) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("model panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	for c, err := range chunks {
+		if err != nil {
+			return err
+		}
+		full, err := ans.add(c)
+		if err != nil {
+			return &ModelError{Message: err.Error()}
+		}
+		if full {
+			select {
+			case <-ans.room:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+// follow makes the answer durable until it ends or the run must stop.
+func (r *runner) follow(ctx context.Context, ans *answer) error {
+	for {
+		select {
+		case <-ans.ready:
+			deltas, done := ans.take()
+			r.facts = deltas
+			if done {
+				r.facts = append(r.facts, r.outcome(ans)...)
+				return nil
+			}
+			if err := r.record(ctx); err != nil {
+				return err
+			}
+			crash(PointModelStreaming)
+		case <-r.wake:
+			if _, err := r.cancelled(ctx); err != nil {
+				return err
+			}
+		case <-r.holder.Interrupt:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if r.run().CancelRequested {
+			return nil
+		}
+	}
+}
+
+// outcome turns the end of an answer into facts. A failed call fails the run
+// and keeps what was shown.
+func (r *runner) outcome(ans *answer) []event.Payload {
+	var fail event.RunFailed
+	var me *ModelError
+	switch {
+	case ans.err == nil && ans.finish != nil:
+		return ans.completed(r.engine.NewID)
+	case ans.err == nil:
+		fail = event.RunFailed{Reason: event.FailIncomplete, Error: "the model's answer ended in the middle: the connection closed before a finish reason came"}
+	case errors.As(ans.err, &me):
+		fail = event.RunFailed{Reason: event.FailModel}
+		text, changed := event.CleanText(me.Message)
+		fail.Error, fail.Sanitized = event.Shorten(text, 2000), changed
+	default:
+		fail = event.RunFailed{Reason: event.FailModel, Error: "the model call failed; the worker's log has the cause"}
+	}
+	if ans.err != nil {
+		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", ans.err)
+	}
+	t, _ := r.run().Turn()
+	t.Partial = ans.shown()
+	return []event.Payload{stopped(r.engine.NewID, t, string(fail.Reason)), fail}
+}
+
+// join waits for a goroutine that was told to stop.
+func (r *runner) join(done <-chan struct{}, what string) {
+	t := time.NewTimer(stopGrace)
+	defer t.Stop()
+	select {
+	case <-done:
+	case <-t.C:
+		r.log.Error("left behind: it does not stop when told to", "what", what, "epoch", r.epoch, "after", stopGrace)
+	}
+}

@@ -1,0 +1,334 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Engine advances runs. The fields are set before the first use; Advance is
+// safe for concurrent use on different runs, and harmless on the same one:
+// only one caller gets the lease.
+type Engine struct {
+	Log    Log
+	Agents map[string]Agent
+	Hooks  hooks.Hooks
+	NewID  func() string
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Holder is the worker on whose behalf a run is advanced.
+type Holder struct {
+	// WorkerID is the id that the lease is taken under.
+	WorkerID string
+	// Leaving, once closed, lets the current step finish and then hands the
+	// run back. Nil never does.
+	Leaving <-chan struct{}
+	// Interrupt, once closed, stops the current step and hands the run back:
+	// a model call is made again elsewhere, a tool that was entered counts as
+	// of unknown outcome unless it is idempotent. Nil never does.
+	Interrupt <-chan struct{}
+}
+
+// Advance claims the run that j names and takes it as far as it goes: to its
+// end, or until h hands it back. It returns nil if there is nothing to do (a
+// stale ticket, a run that somebody else took), and [ErrLeaseLost] if the run
+// was taken away. When ctx ends it stops at once and writes nothing more; the
+// lease is then left to expire.
+func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
+	wake, unwatch := e.Log.Watch(j.SessionID)
+	defer unwatch()
+	s, err := e.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
+	if err != nil {
+		return err
+	}
+	r := &runner{
+		engine: e, job: j, holder: h, wake: wake, state: s,
+		log: e.Logger.With("run", j.RunID, "session", j.SessionID),
+	}
+	claimed, err := r.claim(ctx)
+	if err != nil || !claimed {
+		return err
+	}
+	return r.advance(ctx)
+}
+
+// runner advances one run under one lease. It is used by one goroutine.
+type runner struct {
+	engine *Engine
+	job    Job
+	holder Holder
+	log    *slog.Logger
+	wake   <-chan struct{}
+	// state is what is durable.
+	state State
+	// epoch is the lease, 0 before the claim is durable.
+	epoch int64
+	// facts are outcomes that are not durable yet. They stay true whatever
+	// else was appended, so they are kept over a conflict.
+	facts []event.Payload
+	// turnEnded is the last turn for which OnTurnEnd was called.
+	turnEnded int
+}
+
+func (r *runner) run() Run {
+	run, _ := r.state.Run(r.job.RunID)
+	return run
+}
+
+// claim makes the claim a fact that the first step's append carries. Only a
+// hook that wants to see the run between the two costs an append of its own.
+func (r *runner) claim(ctx context.Context) (bool, error) {
+	run := r.run()
+	if !r.claimable() {
+		return false, nil
+	}
+	first := !run.Started
+	r.facts = []event.Payload{r.claimFact()}
+	if first && r.engine.Hooks.OnRunStart != nil {
+		if err := r.record(ctx); err != nil || r.lost() {
+			return false, err
+		}
+		r.notify("OnRunStart", func() { r.engine.Hooks.OnRunStart(ctx, hooks.RunStart{RunRef: r.ref()}) })
+	}
+	return true, nil
+}
+
+func (r *runner) claimable() bool {
+	run := r.run()
+	return run.Status == RunQueued && run.Ticket == r.job.Ticket && !r.state.Deleted
+}
+
+// lost reports whether somebody else got the run before it was claimed here.
+func (r *runner) lost() bool { return r.epoch == 0 && len(r.facts) == 0 }
+
+func (r *runner) claimFact() event.Payload {
+	run := r.run()
+	epoch := r.state.Epoch + 1
+	if !run.Started {
+		return event.RunStarted{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket}
+	}
+	cause := event.ResumeRelease
+	if run.ReleasedFor == event.ReleaseWorkerDead {
+		cause = event.ResumeTakeover
+	}
+	return event.RunResumed{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket, Cause: cause}
+}
+
+// advance is the loop: plan a step on what is durable and what is known, make
+// it durable, act.
+func (r *runner) advance(ctx context.Context) error {
+	for {
+		st, err := r.commit(ctx)
+		if err != nil || r.lost() {
+			return err
+		}
+		crash(PointStepCommitted)
+		switch st.act {
+		case actNone:
+		case actCallModel:
+			err = r.callModel(ctx)
+		case actRunTools:
+			err = r.runTools(ctx, st.calls)
+		case actEnd:
+			r.ended(ctx)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		crash(PointStepDone)
+	}
+}
+
+// commit appends the facts together with what the next step wants written.
+func (r *runner) commit(ctx context.Context) (step, error) {
+	for {
+		d := r.draft()
+		st := r.planner().next(d.state, d.run())
+		r.endTurn(ctx, st)
+		d.add(st.write...)
+		if st.release {
+			d.job(d.run().Ticket)
+		}
+		if len(d.a.Events) == 0 && d.err == nil {
+			return st, nil
+		}
+		again, err := r.append(ctx, d)
+		if err != nil || r.lost() {
+			return step{}, err
+		}
+		if !again {
+			return st, nil
+		}
+	}
+}
+
+// record makes the facts durable without planning a step.
+func (r *runner) record(ctx context.Context) error {
+	for len(r.facts) > 0 {
+		if _, err := r.append(ctx, r.draft()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *runner) draft() *draft {
+	d := newDraft(r.engine.NewID, r.state, event.Scope{
+		SessionID: r.job.SessionID, RunID: r.job.RunID, At: r.engine.Now(),
+		Actor: event.System("worker:" + r.holder.WorkerID),
+	})
+	d.add(r.facts...)
+	d.a.Epoch = r.epoch
+	d.a.Deltas = onlyDeltas(r.facts)
+	return d
+}
+
+func (r *runner) planner() planner {
+	agent, known := r.engine.Agents[r.run().Agent]
+	return planner{
+		newID: r.engine.NewID, agent: agent, known: known,
+		leaving: closed(r.holder.Leaving) || closed(r.holder.Interrupt),
+	}
+}
+
+// append sends d. On success the facts are durable. On a conflict it folds in
+// what was appended and returns true: draft again. A log that cannot be
+// reached is asked again, with the same append, until ctx ends.
+func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
+	a, err := d.done()
+	if err != nil {
+		return false, err
+	}
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		done, err := r.engine.Log.Append(ctx, a)
+		switch {
+		case err == nil:
+			r.state = FoldAll(r.state, done.Events)
+			r.epoch = r.run().Epoch
+			r.facts = nil
+			return false, nil
+		case errors.Is(err, ErrConflict):
+			return true, r.catchUp(ctx)
+		case !errors.Is(err, ErrUnavailable):
+			return false, err
+		}
+		r.log.Warn("append again", "epoch", r.epoch, "seq", a.Expected, "error", err)
+		if err := sleep(ctx, wait); err != nil {
+			return false, err
+		}
+	}
+}
+
+// catchUp folds what others appended. A claim that came too late ends with
+// epoch 0 and no facts; a lease that is gone is an error.
+func (r *runner) catchUp(ctx context.Context) error {
+	const page = 500
+	for {
+		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
+		if err != nil {
+			return err
+		}
+		r.state = FoldAll(r.state, events)
+		if len(events) < page {
+			break
+		}
+	}
+	switch {
+	case r.epoch != 0 && r.state.Epoch != r.epoch:
+		return ErrLeaseLost
+	case r.epoch == 0 && !r.claimable():
+		r.facts = nil
+	case r.epoch == 0:
+		r.facts = []event.Payload{r.claimFact()}
+	}
+	return nil
+}
+
+// cancelled reads the log and reports whether the run was asked to stop. A
+// log that cannot be read is no reason to stop.
+func (r *runner) cancelled(ctx context.Context) (bool, error) {
+	if err := r.catchUp(ctx); err != nil {
+		if errors.Is(err, ErrLeaseLost) || ctx.Err() != nil {
+			return false, err
+		}
+		r.log.Warn("read the log for a cancel", "epoch", r.epoch, "error", err)
+	}
+	return r.run().CancelRequested, nil
+}
+
+func (r *runner) endTurn(ctx context.Context, st step) {
+	t, _ := r.run().Turn()
+	if r.engine.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
+		return
+	}
+	for _, p := range st.write {
+		if _, ok := p.(event.TurnCompleted); ok {
+			r.turnEnded = t.No
+			r.notify("OnTurnEnd", func() {
+				r.engine.Hooks.OnTurnEnd(ctx, hooks.TurnEnd{RunRef: r.ref(), Turn: t.No, ToolCalls: len(t.Calls)})
+			})
+		}
+	}
+}
+
+func (r *runner) ended(ctx context.Context) {
+	run := r.run()
+	r.log.Info("run leaves the worker", "epoch", r.epoch, "seq", r.state.LastSeq, "status", run.Status, "reason", run.Reason)
+	if r.engine.Hooks.OnRunEnd != nil && run.Status.Terminal() {
+		r.notify("OnRunEnd", func() {
+			r.engine.Hooks.OnRunEnd(ctx, hooks.RunEnd{RunRef: r.ref(), Status: string(run.Status), Reason: run.Reason})
+		})
+	}
+}
+
+func (r *runner) ref() hooks.RunRef {
+	return hooks.RunRef{TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID, Agent: r.run().Agent}
+}
+
+// notify calls a notification hook; what it panics with does not reach the
+// run.
+func (r *runner) notify(name string, call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.log.Error("hook panicked", "hook", name, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	call()
+}
+
+func onlyDeltas(payloads []event.Payload) bool {
+	for _, p := range payloads {
+		if p.EventType() != event.TypeAssistantDelta {
+			return false
+		}
+	}
+	return len(payloads) > 0
+}
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,293 @@
+// Package looptest holds what tests of the loop share: an in-memory Log, the
+// conformance suite that it and the Postgres store pass, and tools and models
+// that a test steers.
+package looptest
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Log is a loop.Log in memory. It is safe for concurrent use.
+type Log struct {
+	// Now is the log's clock, for the age of idempotency keys. Set it before
+	// the first use.
+	Now func() time.Time
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	jobs     []loop.Job
+	jobAdded chan struct{}
+	watchers map[string]map[chan struct{}]bool
+	// fail, when set, is asked before each append; an error is returned
+	// instead of writing.
+	fail func(loop.Append) error
+}
+
+type session struct {
+	state   loop.State
+	events  []event.Event
+	appends []string // the append id of each event
+}
+
+var _ loop.Log = (*Log)(nil)
+
+// NewLog returns an empty log.
+func NewLog() *Log {
+	return &Log{
+		Now:      time.Now,
+		sessions: map[string]*session{},
+		watchers: map[string]map[chan struct{}]bool{},
+		jobAdded: make(chan struct{}, 1),
+	}
+}
+
+// FailAppends makes every append that f refuses fail with f's error. Nil ends
+// that.
+func (l *Log) FailAppends(f func(loop.Append) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = f
+}
+
+// Jobs returns the jobs that were appended and not taken yet.
+func (l *Log) Jobs() []loop.Job {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.jobs)
+}
+
+// TakeJob removes and returns the oldest job, waiting for one until ctx ends.
+func (l *Log) TakeJob(ctx context.Context) (loop.Job, error) {
+	for {
+		l.mu.Lock()
+		if len(l.jobs) > 0 {
+			j := l.jobs[0]
+			l.jobs = l.jobs[1:]
+			l.mu.Unlock()
+			return j, nil
+		}
+		l.mu.Unlock()
+		select {
+		case <-l.jobAdded:
+		case <-ctx.Done():
+			return loop.Job{}, ctx.Err()
+		}
+	}
+}
+
+// Append implements loop.Log.
+func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) {
+	if err := ctx.Err(); err != nil {
+		return loop.Appended{}, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		if err := l.fail(a); err != nil {
+			return loop.Appended{}, err
+		}
+	}
+	s, err := l.target(a)
+	if err != nil {
+		return loop.Appended{}, err
+	}
+	if done, ok := s.repeat(a); ok {
+		return done, nil
+	}
+	if a.Epoch != 0 && s.state.Epoch != a.Epoch {
+		return loop.Appended{}, loop.ErrLeaseLost
+	}
+	if s.state.LastSeq != a.Expected {
+		return loop.Appended{}, loop.ErrConflict
+	}
+	out := slices.Clone(a.Events)
+	for i := range out {
+		out[i].Seq = a.Expected + int64(i) + 1
+		s.state = loop.Fold(s.state, out[i])
+		s.events = append(s.events, out[i])
+		s.appends = append(s.appends, a.ID)
+	}
+	l.sessions[a.SessionID] = s
+	l.publish(a)
+	return loop.Appended{Events: out, LastSeq: s.state.LastSeq}, nil
+}
+
+// target returns the session that a goes to: an existing one, or a fresh one
+// for a first append that no rival made impossible.
+func (l *Log) target(a loop.Append) (*session, error) {
+	if s, ok := l.sessions[a.SessionID]; ok {
+		if s.state.TenantID != a.TenantID {
+			return nil, loop.ErrNotFound
+		}
+		return s, nil
+	}
+	if a.Expected != 0 {
+		return nil, loop.ErrNotFound
+	}
+	p, err := event.Decode(a.Events[0])
+	if err != nil {
+		return nil, err
+	}
+	if c, ok := p.(event.SessionCreated); ok && c.ExternalID != "" && l.byExternal(a.TenantID, c.ExternalID) != nil {
+		return nil, loop.ErrConflict
+	}
+	return &session{}, nil
+}
+
+// repeat reports whether a is already in the log.
+func (s *session) repeat(a loop.Append) (loop.Appended, bool) {
+	n := int64(len(s.events))
+	if a.Expected >= n || s.appends[a.Expected] != a.ID {
+		return loop.Appended{}, false
+	}
+	end := a.Expected + int64(len(a.Events))
+	return loop.Appended{Events: slices.Clone(s.events[a.Expected:end]), LastSeq: end}, true
+}
+
+func (l *Log) publish(a loop.Append) {
+	l.jobs = append(l.jobs, a.Jobs...)
+	if len(a.Jobs) > 0 {
+		signal(l.jobAdded)
+	}
+	for ch := range l.watchers[a.SessionID] {
+		signal(ch)
+	}
+}
+
+func signal(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (l *Log) byExternal(tenantID, externalID string) *session {
+	for _, s := range l.sessions {
+		if s.state.TenantID == tenantID && s.state.ExternalID == externalID && !s.state.Deleted {
+			return s
+		}
+	}
+	return nil
+}
+
+func (l *Log) session(tenantID, sessionID string) (*session, error) {
+	s, ok := l.sessions[sessionID]
+	if !ok || s.state.TenantID != tenantID {
+		return nil, loop.ErrNotFound
+	}
+	return s, nil
+}
+
+// Head implements loop.Log.
+func (l *Log) Head(_ context.Context, tenantID, sessionID string) (loop.Head, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.session(tenantID, sessionID)
+	if err != nil {
+		return loop.Head{}, err
+	}
+	return s.head(), nil
+}
+
+// HeadByExternalID implements loop.Log.
+func (l *Log) HeadByExternalID(_ context.Context, tenantID, externalID string) (loop.Head, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.byExternal(tenantID, externalID)
+	if s == nil {
+		return loop.Head{}, loop.ErrNotFound
+	}
+	return s.head(), nil
+}
+
+func (s *session) head() loop.Head {
+	h := loop.Head{
+		TenantID: s.state.TenantID, SessionID: s.state.SessionID, ExternalID: s.state.ExternalID,
+		LastSeq: s.state.LastSeq, Epoch: s.state.Epoch, Deleted: s.state.Deleted,
+	}
+	for _, r := range s.state.Runs {
+		if r.Status.Active() {
+			h.ActiveRunID = r.ID
+		}
+	}
+	return h
+}
+
+// Request implements loop.Log.
+func (l *Log) Request(_ context.Context, tenantID, sessionID, key string) (loop.Request, bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.session(tenantID, sessionID)
+	if err != nil {
+		return loop.Request{}, false, err
+	}
+	for _, r := range slices.Backward(s.state.Runs) {
+		if r.IdempotencyKey != key || l.Now().Sub(r.CreatedAt) > 24*time.Hour {
+			continue
+		}
+		q := loop.Request{
+			RunID: r.ID, MessageID: r.MessageID, AssistantMessageID: r.AssistantMessageID, RequestSHA256: r.RequestSHA256,
+		}
+		for _, m := range s.state.Messages {
+			if m.ID == r.MessageID {
+				q.Seq = m.Position - 1
+			}
+		}
+		return q, true, nil
+	}
+	return loop.Request{}, false, nil
+}
+
+// Load implements loop.Log.
+func (l *Log) Load(_ context.Context, tenantID, sessionID, runID string) (loop.State, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.session(tenantID, sessionID)
+	if err != nil {
+		return loop.State{}, err
+	}
+	r, ok := s.state.Run(runID)
+	if !ok {
+		return loop.State{}, loop.ErrNotFound
+	}
+	out := s.state
+	out.Runs = []loop.Run{r}
+	return out, nil
+}
+
+// Events implements loop.Log.
+func (l *Log) Events(_ context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.session(tenantID, sessionID)
+	if err != nil {
+		return nil, err
+	}
+	if after >= int64(len(s.events)) {
+		return nil, nil
+	}
+	rest := s.events[after:]
+	return slices.Clone(rest[:min(limit, len(rest))]), nil
+}
+
+// Watch implements loop.Log.
+func (l *Log) Watch(sessionID string) (<-chan struct{}, func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ch := make(chan struct{}, 1)
+	if l.watchers[sessionID] == nil {
+		l.watchers[sessionID] = map[chan struct{}]bool{}
+	}
+	l.watchers[sessionID][ch] = true
+	return ch, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watchers[sessionID], ch)
+	}
+}
