@@ -105,6 +105,25 @@ func TestKilledOwner(t *testing.T) {
 		t.Logf("started after %s", time.Since(began))
 	})
 
+	t.Run("ThrowawayIsSweptByTheNextOne", func(t *testing.T) {
+		t.Parallel()
+		cmd, postmaster, _ := readyHelper(t, helperConfig{Throwaway: true})
+		data, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", postmaster))
+		if err != nil {
+			t.Skip("needs /proc")
+		}
+		kill9(t, cmd)
+		live := setup(t, Config{Throwaway: true})
+		setup(t, Config{Throwaway: true})
+		eventually(t, 10*time.Second, "the killed one's directory is gone", func() bool {
+			_, err := os.Stat(filepath.Dir(data))
+			return os.IsNotExist(err)
+		})
+		if got := query(t, live.URL(""), "select 1"); got != "1" {
+			t.Errorf("select 1 = %q on the live one", got)
+		}
+	})
+
 	t.Run("UnfinishedInitdbIsDoneAgain", func(t *testing.T) {
 		t.Parallel()
 		dir := newDir(t)

@@ -16,6 +16,8 @@ import (
 // fails late, inside the postmaster.
 const socketPathLimit = 103
 
+const scratchPrefix = "agentd-pg-"
+
 // layout is where everything of one data directory lies. All paths are absolute.
 type layout struct {
 	data    string
@@ -69,21 +71,6 @@ func chooseDataDir(given string, acct account, logger *slog.Logger) (string, err
 	return system, nil
 }
 
-func scratchLayout(acct account) (layout, error) {
-	parent := tempDir(acct)
-	scratch, err := os.MkdirTemp(parent, "agentd-pg-")
-	if err != nil {
-		return layout{}, fmt.Errorf("make a throwaway directory: %w", err)
-	}
-	if acct.drop {
-		// Postgres must pass through; only it and root see what is inside.
-		if err := os.Chmod(scratch, 0o711); err != nil {
-			return layout{}, errors.Join(err, os.RemoveAll(scratch))
-		}
-	}
-	return layout{data: filepath.Join(realPath(scratch), "pg"), scratch: scratch}, nil
-}
-
 // tempDir is the system's temporary directory, or /tmp where root's own
 // TMPDIR is closed to the user that Postgres runs as.
 func tempDir(acct account) string {
@@ -101,7 +88,7 @@ func (l *layout) makeSockets(acct account) error {
 	const longestName = len("/.s.PGSQL.65535")
 	l.sockets = l.data + ".sock"
 	if len(l.sockets)+longestName > socketPathLimit {
-		name := "agentd-pg-" + shortHash(l.data+"\x00"+strconv.Itoa(acct.uid))
+		name := scratchPrefix + shortHash(l.data+"\x00"+strconv.Itoa(acct.uid))
 		l.sockets = filepath.Join(tempDir(acct), name)
 		if len(l.sockets)+longestName > socketPathLimit {
 			l.sockets = filepath.Join("/tmp", name)

@@ -22,6 +22,7 @@ const helperEnv = "PGEMBED_TEST_HELPER"
 
 type helperConfig struct {
 	DataDir, BinDir string
+	Throwaway       bool
 	Outlive         bool // leave the postmaster behind when killed
 	ChooseOnly      bool // print the data directory that would be used
 }
@@ -73,7 +74,7 @@ func helper(value string) int {
 	h.outlive = hc.Outlive
 	var s *Server
 	if err == nil {
-		s, err = start(context.Background(), Config{DataDir: hc.DataDir, BinDir: hc.BinDir}, h)
+		s, err = start(context.Background(), Config{DataDir: hc.DataDir, BinDir: hc.BinDir, Throwaway: hc.Throwaway}, h)
 	}
 	if err != nil {
 		fmt.Println("error", err)

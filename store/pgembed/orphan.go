@@ -78,10 +78,7 @@ func clearOrphan(ctx context.Context, dataDir string, previous int, logger *slog
 	case stateUnknown:
 		return nil
 	case stateGone, stateOther:
-		if err := os.Remove(pidPath(dataDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a stale postmaster.pid: %w", err)
-		}
-		return nil
+		return removePIDFile(dataDir)
 	}
 	if file.pid != previous && seen.parent != 1 {
 		return &InUseError{DataDir: dataDir, PID: seen.parent}
@@ -95,11 +92,23 @@ func clearOrphan(ctx context.Context, dataDir string, previous int, logger *slog
 			return fmt.Errorf("stop the orphaned Postgres with pid %d: %w", file.pid, err)
 		}
 		gone, err := awaitGone(ctx, file.pid, dataDir, step.limit)
-		if gone || err != nil {
+		if err != nil {
 			return err
+		}
+		if gone {
+			return removePIDFile(dataDir)
 		}
 	}
 	return fmt.Errorf("the orphaned Postgres with pid %d does not stop", file.pid)
+}
+
+// removePIDFile removes what a killed postmaster left. Postgres would do so
+// itself, but not while the number is taken, be it by a zombie that nobody waits for.
+func removePIDFile(dataDir string) error {
+	if err := os.Remove(pidPath(dataDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a stale postmaster.pid: %w", err)
+	}
+	return nil
 }
 
 // awaitGone polls, because a process that is not our child sends us nothing.

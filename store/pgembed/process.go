@@ -20,8 +20,9 @@ type process struct {
 
 // startProcess starts cmd and waits for it in a goroutine that ends with it.
 // That goroutine keeps its OS thread for the child's whole life: the kernel
-// sends the parent-death signal when the thread that forked goes, and the Go
-// runtime ends idle threads, which would shut down a healthy Postgres.
+// sends the parent-death signal when the thread that forked ends, not the
+// process, and a thread that is given back may be taken and ended by any
+// goroutine that exits while locked to it. A healthy Postgres would shut down.
 func startProcess(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error, 1)

@@ -41,6 +41,9 @@ func start(ctx context.Context, cfg Config, h host) (_ *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Throwaway {
+		sweepScratch(ctx, acct, logger)
+	}
 	l, err := newLayout(cfg, acct, logger)
 	if err != nil {
 		return nil, err
