@@ -182,8 +182,8 @@ func owner(info fs.FileInfo) (uid, gid int) {
 func realPath(path string) string {
 	rest := ""
 	for dir := path; ; dir = filepath.Dir(dir) {
-		if real, err := filepath.EvalSymlinks(dir); err == nil {
-			return filepath.Join(real, rest)
+		if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+			return filepath.Join(resolved, rest)
 		}
 		if dir == filepath.Dir(dir) {
 			return path

@@ -127,11 +127,11 @@ var versionLine = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 // inspectBinaries follows the links of dir/postgres, since a link in PATH says
 // where the installation is: initdb looks for its files beside itself.
 func inspectBinaries(ctx context.Context, dir string, acct account) (binaries, error) {
-	real, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
+	target, err := filepath.EvalSymlinks(filepath.Join(dir, "postgres"))
 	if err != nil {
 		return binaries{}, errors.New("there is no postgres in it")
 	}
-	b := binaries{dir: filepath.Dir(real)}
+	b := binaries{dir: filepath.Dir(target)}
 	if b.dir, err = filepath.Abs(b.dir); err != nil {
 		return binaries{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // socketPathLimit is what macOS takes; Linux takes 107 bytes. A longer path
@@ -21,7 +22,7 @@ const scratchPrefix = "agentd-pg-"
 // layout is where everything of one data directory lies. All paths are absolute.
 type layout struct {
 	data    string
-	sockets string
+	sockets string // "" until it is known to be ours
 	scratch string // a temporary directory that holds all of it, or ""
 }
 
@@ -84,42 +85,45 @@ func tempDir(acct account) string {
 // makeSockets makes the directory of the unix socket and clears it of what a
 // killed server left: each start may take another port, so the names differ
 // and nobody else would remove them. The caller holds the lock.
-func (l *layout) makeSockets(acct account) error {
+func (l layout) makeSockets(acct account) (string, error) {
 	const longestName = len("/.s.PGSQL.65535")
-	l.sockets = l.data + ".sock"
-	if len(l.sockets)+longestName > socketPathLimit {
+	dir := l.data + ".sock"
+	if len(dir)+longestName > socketPathLimit {
 		name := scratchPrefix + shortHash(l.data+"\x00"+strconv.Itoa(acct.uid))
-		l.sockets = filepath.Join(tempDir(acct), name)
-		if len(l.sockets)+longestName > socketPathLimit {
-			l.sockets = filepath.Join("/tmp", name)
+		dir = filepath.Join(tempDir(acct), name)
+		if len(dir)+longestName > socketPathLimit {
+			dir = filepath.Join("/tmp", name)
 		}
 	}
-	err := os.Mkdir(l.sockets, 0o700)
+	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = acct.own(l.sockets)
+		err = acct.own(dir)
 	}
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("make the socket directory: %w", err)
+		return "", fmt.Errorf("make the socket directory: %w", err)
 	}
-	info, err := os.Lstat(l.sockets)
+	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("socket directory: %w", err)
+		return "", fmt.Errorf("socket directory: %w", err)
 	}
 	// The server trusts whoever gets in here, and the name in a shared
 	// temporary directory can be guessed, so somebody may have been first.
 	if uid, _ := owner(info); !info.IsDir() || uid != acct.uid || info.Mode().Perm() != 0o700 {
-		return fmt.Errorf("socket directory %s: not a directory of user %s with mode 0700: remove it", l.sockets, acct.name)
+		return "", fmt.Errorf("socket directory %s: not a directory of user %s with mode 0700: remove it", dir, acct.name)
 	}
-	stale, err := filepath.Glob(filepath.Join(l.sockets, ".s.PGSQL.*"))
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return fmt.Errorf("socket directory: %w", err)
+		return "", fmt.Errorf("socket directory: %w", err)
 	}
-	for _, path := range stale {
-		if err := os.Remove(path); err != nil {
-			return fmt.Errorf("remove a stale socket: %w", err)
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".s.PGSQL.") {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return "", fmt.Errorf("remove a stale socket: %w", err)
 		}
 	}
-	return nil
+	return dir, nil
 }
 
 // discard deletes the data and all that lies beside it.

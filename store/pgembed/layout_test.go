@@ -20,10 +20,10 @@ func helperChoose() int {
 		dir, err = chooseDataDir("", acct, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	if err != nil {
-		fmt.Println("error", err)
+		fmt.Fprintln(os.Stdout, "error", err)
 		return 1
 	}
-	fmt.Println(dir)
+	fmt.Fprintln(os.Stdout, dir)
 	return 0
 }
 
@@ -101,6 +101,9 @@ func TestSocketDirOfSomebodyElseIsNotTrusted(t *testing.T) {
 	}
 	if _, err := Start(t.Context(), Config{DataDir: data}); err == nil || !strings.Contains(err.Error(), data+".sock") {
 		t.Errorf("Start = %v", err)
+	}
+	if _, err := os.Stat(data + ".sock"); err != nil {
+		t.Errorf("it was removed: %v", err)
 	}
 }
 

@@ -77,12 +77,12 @@ func helper(value string) int {
 		s, err = start(context.Background(), Config{DataDir: hc.DataDir, BinDir: hc.BinDir, Throwaway: hc.Throwaway}, h)
 	}
 	if err != nil {
-		fmt.Println("error", err)
+		fmt.Fprintln(os.Stdout, "error", err)
 		return 1
 	}
-	fmt.Println("ready", s.PID(), s.SocketURL(""))
+	fmt.Fprintln(os.Stdout, "ready", s.PID(), s.SocketURL(""))
 	<-s.Done() // until the test kills us
-	fmt.Println("error", s.Err())
+	fmt.Fprintln(os.Stdout, "error", s.Err())
 	return 1
 }
 

@@ -79,6 +79,7 @@ func clearOrphan(ctx context.Context, dataDir string, previous int, logger *slog
 		return nil
 	case stateGone, stateOther:
 		return removePIDFile(dataDir)
+	case statePostmaster:
 	}
 	if file.pid != previous && seen.parent != 1 {
 		return &InUseError{DataDir: dataDir, PID: seen.parent}

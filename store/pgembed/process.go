@@ -77,7 +77,7 @@ func (p *process) signal(sig os.Signal) {
 // needs the database to finish its steps), output to the log, and death as
 // told when we die.
 func command(acct account, log *logFile, death syscall.Signal, path string, args ...string) *exec.Cmd {
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(path, args...) //nolint:noctx // a context kills with SIGKILL and one process only; see stop and runTool
 	cmd.Env = acct.env()
 	cmd.Dir = "/"
 	cmd.Stdout = log.file

@@ -21,7 +21,7 @@ func inspect(pid int, dataDir string) sighting {
 	if err := syscall.Kill(pid, 0); err == syscall.ESRCH {
 		return sighting{state: stateGone}
 	}
-	out, err := exec.Command("ps", "-o", "ppid=,stat=,command=", "-p", strconv.Itoa(pid)).Output()
+	out, err := exec.Command("ps", "-o", "ppid=,stat=,command=", "-p", strconv.Itoa(pid)).Output() //nolint:noctx // ps returns at once
 	if err != nil {
 		return sighting{state: stateUnknown}
 	}

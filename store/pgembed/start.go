@@ -55,16 +55,7 @@ func start(ctx context.Context, cfg Config, h host) (_ *Server, err error) {
 			err = errors.Join(err, s.abandon())
 		}
 	}()
-	if s.lock, err = acquireLock(l); err != nil {
-		return nil, err
-	}
-	if cfg.Throwaway {
-		if entries, err := os.ReadDir(l.data); err == nil && len(entries) > 0 {
-			return nil, fmt.Errorf("data directory %s is not empty, and a throwaway server would delete it at Stop", l.data)
-		}
-		s.throwaway = true
-	}
-	if s.log, err = openLog(l.log()); err != nil {
+	if err = s.claim(cfg.Throwaway); err != nil {
 		return nil, err
 	}
 	acct = acct.adopt(l.data)
@@ -82,7 +73,7 @@ func start(ctx context.Context, cfg Config, h host) (_ *Server, err error) {
 	if s.password, err = c.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if err = s.layout.makeSockets(acct); err != nil {
+	if s.layout.sockets, err = l.makeSockets(acct); err != nil {
 		return nil, err
 	}
 	death := syscall.SIGQUIT
@@ -94,6 +85,21 @@ func start(ctx context.Context, cfg Config, h host) (_ *Server, err error) {
 	}
 	logger.Info("Postgres accepts connections", "version", s.bin.major, "bin_dir", s.bin.dir, "data_dir", l.data, "port", s.port, "pid", s.proc.pid)
 	return s, nil
+}
+
+// claim takes the lock and opens the log.
+func (s *Server) claim(throwaway bool) (err error) {
+	if s.lock, err = acquireLock(s.layout); err != nil {
+		return err
+	}
+	if throwaway {
+		if entries, err := os.ReadDir(s.layout.data); err == nil && len(entries) > 0 {
+			return fmt.Errorf("data directory %s is not empty, and a throwaway server would delete it at Stop", s.layout.data)
+		}
+		s.throwaway = true
+	}
+	s.log, err = openLog(s.layout.log())
+	return err
 }
 
 // abandon gives back what a failed Start took.
