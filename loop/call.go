@@ -30,9 +30,10 @@ func (r *runner) callModel(ctx context.Context) error {
 	callCtx, stop := context.WithCancel(ctx)
 	ans := newAnswer(t.Attempt)
 	pulled := make(chan struct{})
+	chunks := r.stream(callCtx, t)
 	go func() {
 		defer close(pulled)
-		ans.end(pull(callCtx, r.stream(callCtx, t), ans))
+		ans.end(pull(callCtx, chunks, ans))
 	}()
 	err := r.follow(ctx, ans)
 	stop()
@@ -40,12 +41,15 @@ func (r *runner) callModel(ctx context.Context) error {
 	return err
 }
 
+// stream prepares the call; the adapter is entered when the sequence is
+// read.
 func (r *runner) stream(ctx context.Context, t Turn) iter.Seq2[stream.Chunk, error] {
 	agent := r.engine.Agents[r.run().Agent]
-	return agent.Model.Stream(ctx, ModelRequest{
+	req := ModelRequest{
 		Model: agent.ModelName, System: agent.System, Messages: history(r.state.Messages), Tools: agent.specs(),
 		SessionID: r.job.SessionID, RunID: r.job.RunID, Turn: t.No, Attempt: t.Attempt,
-	})
+	}
+	return func(yield func(stream.Chunk, error) bool) { agent.Model.Stream(ctx, req)(yield) }
 }
 
 // pull reads the model into ans. A panic in an adapter fails the call and not

@@ -59,6 +59,7 @@ func (e *ModelError) Unwrap() error { return e.Err }
 // Tool is something that an agent can do. Implementations are safe for
 // concurrent use.
 type Tool interface {
+	// Spec describes the tool; it is the same on every call.
 	Spec() ToolSpec
 	// Validate says whether arguments fit the tool's schema; the error text is
 	// shown to the model. It has no effect and does not block.

@@ -1,0 +1,144 @@
+package openai
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// maxLine is the longest line, and the most data of one frame, that is read.
+// Above it a call fails, since a truncated tool call must not run.
+const maxLine = 4 << 20
+
+var errLineTooLong = fmt.Errorf("the provider sent a line longer than %d bytes", maxLine)
+
+// frame is the data of one server-sent event.
+type frame struct {
+	// data is valid until the next frame is read.
+	data []byte
+	// cut says that the input ended inside the frame's last line.
+	cut bool
+}
+
+// frameReader reads server-sent events and gives their data. Comments, other
+// fields and frames without data are skipped; LF, CRLF and CR end a line; a
+// last frame without a blank line behind it counts.
+type frameReader struct {
+	lines lineReader
+	data  []byte
+	err   error
+}
+
+func newFrameReader(r io.Reader) *frameReader {
+	return &frameReader{lines: lineReader{r: r, buf: make([]byte, 32<<10)}}
+}
+
+// next returns the next frame with a data field. After an error it returns
+// that error again; a frame that was begun is returned before its error.
+func (f *frameReader) next() (frame, error) {
+	f.data = f.data[:0]
+	fields := 0
+	for f.err == nil {
+		line, whole, err := f.lines.next()
+		f.err = err
+		if whole && len(line) == 0 {
+			if fields > 0 {
+				return frame{data: f.data}, nil
+			}
+			continue
+		}
+		value, ok := dataField(line)
+		if !ok {
+			continue
+		}
+		if fields > 0 {
+			f.data = append(f.data, '\n')
+		}
+		fields++
+		if f.data = append(f.data, value...); len(f.data) > maxLine {
+			f.err = errLineTooLong
+			return frame{}, f.err
+		}
+		if !whole {
+			return frame{data: f.data, cut: true}, nil
+		}
+	}
+	if fields > 0 && !errors.Is(f.err, errLineTooLong) {
+		return frame{data: f.data}, nil
+	}
+	return frame{}, f.err
+}
+
+func dataField(line []byte) (value []byte, ok bool) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	if string(name) != "data" {
+		return nil, false
+	}
+	return bytes.TrimPrefix(value, []byte(" ")), true
+}
+
+// lineReader cuts its input into lines, however the network cut it.
+type lineReader struct {
+	r    io.Reader
+	buf  []byte
+	rest []byte // what is read and not yet taken
+	line []byte
+	// skipLF: the last line ended with CR, so an LF at once belongs to it.
+	skipLF  bool
+	started bool
+	err     error
+}
+
+// next returns a line without its end, valid until the next call. whole is
+// false for text that the input ended in; an error comes with it.
+func (l *lineReader) next() (line []byte, whole bool, err error) {
+	l.line = l.line[:0]
+	for {
+		if len(l.rest) == 0 {
+			if l.err != nil {
+				return l.line, false, l.err
+			}
+			l.fill()
+			continue
+		}
+		if l.skipLF {
+			l.skipLF = false
+			if l.rest[0] == '\n' {
+				l.rest = l.rest[1:]
+				continue
+			}
+		}
+		end := bytes.IndexAny(l.rest, "\r\n")
+		part := l.rest
+		if end >= 0 {
+			part = l.rest[:end]
+		}
+		if len(l.line)+len(part) > maxLine {
+			l.err = errLineTooLong
+			return nil, false, l.err
+		}
+		l.line = append(l.line, part...)
+		if end < 0 {
+			l.rest = nil
+			continue
+		}
+		l.skipLF = l.rest[end] == '\r'
+		l.rest = l.rest[end+1:]
+		return l.firstWithoutMark(), true, nil
+	}
+}
+
+func (l *lineReader) fill() {
+	n, err := l.r.Read(l.buf)
+	l.rest, l.err = l.buf[:n], err
+}
+
+// firstWithoutMark takes the byte order mark off the first line.
+func (l *lineReader) firstWithoutMark() []byte {
+	if l.started {
+		return l.line
+	}
+	l.started = true
+	return bytes.TrimPrefix(l.line, []byte("\xEF\xBB\xBF"))
+}
