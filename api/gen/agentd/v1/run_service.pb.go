@@ -271,8 +271,7 @@ type StartRunRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The name of a configured agent; empty means the first one.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What the user says. Required. Bytes that are not UTF-8 and U+0000 are
-	// stored as U+FFFD.
+	// What the user says. Required, at most 256 KiB. U+0000 is stored as U+FFFD.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Makes the request safe to repeat for 24 hours: the same key and content
 	// give the same run, other content is refused with already_exists. The key
@@ -531,7 +530,7 @@ type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id; empty means the runs of all sessions.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The most that is returned: 0 means 50, the limit is 200.
+	// The most that is returned: 0 means 50, more than 100 is 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`

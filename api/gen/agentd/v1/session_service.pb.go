@@ -351,7 +351,7 @@ func (x *GetSessionResponse) GetSession() *Session {
 // ListSessionsRequest asks for one page.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most that is returned: 0 means 50, the limit is 200.
+	// The most that is returned: 0 means 50, more than 100 is 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -546,7 +546,7 @@ type ListMessagesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// The most that is returned: 0 means 50, the limit is 200.
+	// The most that is returned: 0 means 50, more than 100 is 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first.
 	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -668,7 +668,7 @@ type ListEventsRequest struct {
 	// Events with a higher seq are returned; 0 starts at the first. One above
 	// the session's last seq is refused with out_of_range.
 	After uint64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// The most that is returned: 0 means 50, the limit is 200.
+	// The most that is returned: 0 means 100, more than 500 is 500.
 	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1,0 +1,157 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Commands change things. Implementations are safe for concurrent use.
+type Commands interface {
+	CreateSession(ctx context.Context, cmd loop.CreateSession) (loop.SessionRef, error)
+	DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error
+	StartRun(ctx context.Context, cmd loop.StartRun) (loop.StartedRun, error)
+	CancelRun(ctx context.Context, cmd loop.CancelRun) error
+}
+
+var _ Commands = (*loop.Commands)(nil)
+
+// Reader reads what is shown. A foreign tenant's id, a deleted session and a
+// page after an element that is not in the list are [loop.ErrNotFound].
+// Implementations are safe for concurrent use.
+type Reader interface {
+	GetSession(ctx context.Context, tenantID, sessionID string) (loop.SessionInfo, error)
+	// ListSessions returns the newest first.
+	ListSessions(ctx context.Context, tenantID string, page loop.Page) ([]loop.SessionInfo, error)
+	// ListMessages returns them in order of position.
+	ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error)
+	GetRun(ctx context.Context, tenantID, runID string) (loop.RunInfo, error)
+	// ListRuns returns the newest first; sessionID "" means all sessions.
+	ListRuns(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.RunInfo, error)
+}
+
+// Feed reads the log. Implementations are safe for concurrent use.
+type Feed interface {
+	Head(ctx context.Context, tenantID, sessionID string) (loop.Head, error)
+	HeadByExternalID(ctx context.Context, tenantID, externalID string) (loop.Head, error)
+	// Events returns up to limit events with a seq above after, in order.
+	Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
+	// Next is Events that waits until there is one, or until ctx ends, which
+	// is its error. A deleted session is [loop.ErrNotFound].
+	Next(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
+}
+
+// Config is what the API is made of. Commands, Reader and Feed are required.
+type Config struct {
+	Commands Commands
+	Reader   Reader
+	Feed     Feed
+	// APIKey guards every route but /healthz; "" lets everybody in who connects
+	// from this machine (see the package comment).
+	APIKey string
+	// Heartbeat is how long a stream may be silent; 0 means 15 s. Proxies cut
+	// silent connections after 30 s or so.
+	Heartbeat time.Duration
+	// WriteTimeout is how long a reader of a stream may take nothing before it
+	// is given up; 0 means 30 s. It has every event when it comes back.
+	WriteTimeout time.Duration
+	// Stopping ends all streams when it is closed; nil never does.
+	Stopping <-chan struct{}
+	// Log gets what clients are not told; nil discards it.
+	Log *slog.Logger
+}
+
+const (
+	defaultHeartbeat    = 15 * time.Second
+	defaultWriteTimeout = 30 * time.Second
+	// maxBody bounds a request, in bytes.
+	maxBody = 1 << 20
+)
+
+// rpcPrefix begins the path of every RPC, and of no other route.
+const rpcPrefix = "/agentd.v1."
+
+type server struct {
+	Config
+}
+
+// New returns the handler of all routes. It starts nothing.
+func New(c Config) http.Handler {
+	if c.Heartbeat == 0 {
+		c.Heartbeat = defaultHeartbeat
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = defaultWriteTimeout
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &server{Config: c}
+
+	options := connect.WithHandlerOptions(
+		connect.WithInterceptors(errorInterceptor{s}),
+		connect.WithRecover(s.recovered),
+		connect.WithReadMaxBytes(maxBody),
+	)
+	inner := http.NewServeMux()
+	sessionPath, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{server: s}, options)
+	inner.Handle(sessionPath, sessions)
+	inner.Handle(agentdv1connect.SessionServiceWatchEventsProcedure, s.streamed(sessions))
+	inner.Handle(agentdv1connect.NewRunServiceHandler(&runService{server: s}, options))
+	inner.Handle("GET /v1/sessions/{id}/events", &sse.Handler{
+		Open: s.openSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
+	})
+	inner.HandleFunc("/", s.noRoute)
+
+	outer := http.NewServeMux()
+	outer.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	outer.Handle("/", s.guard(inner))
+	return outer
+}
+
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, rpcPrefix) {
+		http.NotFound(w, r) // what an RPC client takes for "unimplemented"
+		return
+	}
+	s.fail(w, r, errNoRoute)
+}
+
+// openSSE follows a session for the event stream.
+func (s *server) openSSE(ctx context.Context, sessionID string, after int64, untilIdle bool) (sse.Stream, error) {
+	f, err := s.follow(ctx, sessionID, after, untilIdle)
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// recovered makes a panic an error of its request.
+func (s *server) recovered(ctx context.Context, spec connect.Spec, _ http.Header, p any) error {
+	return s.failureOf(ctx, fmt.Errorf("panic in %s: %v\n%s", spec.Procedure, p, debug.Stack())).connectError()
+}
+
+// streamed prepares the response of a streaming RPC, whose handler cannot reach
+// it.
+func (s *server) streamed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		out, err := sse.NewWriter(w, s.WriteTimeout)
+		if err != nil {
+			s.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(out, r)
+	})
+}

@@ -1,0 +1,206 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/google/uuid"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// reasonHeader carries the reason of an error for clients that do not decode
+// details.
+const reasonHeader = "Agentd-Reason"
+
+// Errors that arise in this package.
+var (
+	errNoRoute         = errors.New("there is no such route")
+	errUnauthenticated = errors.New("an API key is required: send it as Authorization: Bearer <key>")
+	errCrossOrigin     = errors.New("this server has no API key and serves no pages of another origin")
+	errHost            = errors.New("this server has no API key and answers only to loopback names, such as localhost")
+	errBadPageToken    = errors.New("the page token is not one of this list: start again without one")
+)
+
+// failure is an error as clients see it.
+type failure struct {
+	code    connect.Code
+	message string
+	detail  *agentdv1.ErrorReason
+}
+
+func newFailure(code connect.Code, reason, message string) failure {
+	return failure{code: code, message: message, detail: &agentdv1.ErrorReason{Reason: reason}}
+}
+
+// foreseen maps the errors that have nothing but themselves to say. The
+// sentences of loop's errors are fixed here, since what wraps them is not for
+// clients.
+var foreseen = []struct {
+	err     error
+	code    connect.Code
+	reason  string
+	message string // "" means the error's own
+}{
+	{loop.ErrNotFound, connect.CodeNotFound, "not_found", "there is no such session or run"},
+	{loop.ErrInvalid, connect.CodeInvalidArgument, "invalid_argument", "the request is invalid"},
+	{loop.ErrBusy, connect.CodeAborted, "session_busy", "the session has an active run: wait for it or cancel it"},
+	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", "the idempotency key was used for another request: send a fresh one"},
+	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
+	{loop.ErrConflict, connect.CodeAborted, "conflict", "the session moved on in the meantime: try again"},
+	{loop.ErrNotAllowed, connect.CodeFailedPrecondition, "not_allowed", "the run or session does not allow that in its state"},
+	{sse.ErrBadCursor, connect.CodeInvalidArgument, "bad_cursor", ""},
+	{sse.ErrCursorAhead, connect.CodeOutOfRange, "cursor_ahead", ""},
+	{sse.ErrStopping, connect.CodeUnavailable, "stopping", ""},
+	{errBadPageToken, connect.CodeInvalidArgument, "bad_page_token", ""},
+	{errUnauthenticated, connect.CodeUnauthenticated, "unauthenticated", ""},
+	{errCrossOrigin, connect.CodePermissionDenied, "cross_origin", ""},
+	{errHost, connect.CodePermissionDenied, "host_not_allowed", ""},
+	{errNoRoute, connect.CodeNotFound, "no_route", ""},
+}
+
+// failureOf says what a client is told of err. It is the only place where
+// errors become codes; what it does not know is logged and stays inside.
+func (s *server) failureOf(ctx context.Context, err error) failure {
+	// The caller's own deadline or departure, not one inside the store.
+	switch ctxErr := ctx.Err(); {
+	case errors.Is(ctxErr, context.DeadlineExceeded):
+		return newFailure(connect.CodeDeadlineExceeded, "deadline_exceeded", "the deadline of the request has passed")
+	case ctxErr != nil:
+		return newFailure(connect.CodeCanceled, "canceled", "the client has gone")
+	}
+	var invalid *loop.InvalidError
+	if errors.As(err, &invalid) {
+		f := newFailure(connect.CodeInvalidArgument, "invalid_argument", invalid.Error())
+		f.detail.Field = invalid.Field
+		return f
+	}
+	for _, known := range foreseen {
+		if !errors.Is(err, known.err) {
+			continue
+		}
+		message := known.message
+		if message == "" {
+			message = known.err.Error()
+		}
+		f := newFailure(known.code, known.reason, message)
+		var busy *loop.BusyError
+		if errors.As(err, &busy) {
+			f.detail.ActiveRunId = busy.ActiveRunID
+		}
+		return f
+	}
+	f := newFailure(connect.CodeInternal, "internal", "something went wrong inside agentd; its log has the cause under the error id")
+	f.detail.ErrorId = uuid.NewString()
+	s.Log.ErrorContext(ctx, "request failed", slog.String("error_id", f.detail.ErrorId), slog.Any("error", err))
+	return f
+}
+
+func (f failure) connectError() *connect.Error {
+	e := connect.NewError(f.code, errors.New(f.message))
+	// Encoding this message cannot fail: its strings are valid UTF-8 or the
+	// request that they came from would not have been decoded.
+	if d, err := connect.NewErrorDetail(f.detail); err == nil {
+		e.AddDetail(d)
+	}
+	e.Meta().Set(reasonHeader, f.detail.GetReason())
+	if f.code == connect.CodeUnauthenticated {
+		e.Meta().Set("WWW-Authenticate", "Bearer")
+	}
+	return e
+}
+
+// errorInterceptor turns what the services return into connect errors.
+type errorInterceptor struct{ *server }
+
+func (i errorInterceptor) connectError(ctx context.Context, err error) error {
+	var already *connect.Error
+	if err == nil || errors.As(err, &already) {
+		return err
+	}
+	return i.failureOf(ctx, err).connectError()
+}
+
+// WrapUnary implements [connect.Interceptor].
+func (i errorInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		return res, i.connectError(ctx, err)
+	}
+}
+
+// WrapStreamingHandler implements [connect.Interceptor].
+func (i errorInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		return i.connectError(ctx, next(ctx, conn))
+	}
+}
+
+// WrapStreamingClient implements [connect.Interceptor]; there is no client here.
+func (i errorInterceptor) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+var rpcErrors = connect.NewErrorWriter()
+
+// fail answers r with err: an RPC in its protocol, other routes with JSON.
+func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	f := s.failureOf(r.Context(), err)
+	if strings.HasPrefix(r.URL.Path, rpcPrefix) && rpcErrors.IsSupported(r) {
+		// The client may have gone; there is nobody else to tell.
+		_ = rpcErrors.Write(w, r, f.connectError())
+		return
+	}
+	body, _ := json.Marshal(struct { // strings only: it cannot fail
+		Code        string `json:"code"`
+		Reason      string `json:"reason"`
+		Message     string `json:"message"`
+		Field       string `json:"field,omitempty"`
+		ActiveRunID string `json:"active_run_id,omitempty"`
+		ErrorID     string `json:"error_id,omitempty"`
+	}{f.code.String(), f.detail.GetReason(), f.message, f.detail.GetField(), f.detail.GetActiveRunId(), f.detail.GetErrorId()})
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set(reasonHeader, f.detail.GetReason())
+	if f.code == connect.CodeUnauthenticated {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(httpStatus(f.code))
+	_, _ = w.Write(body)
+}
+
+// httpStatus is the status that Connect gives a code.
+func httpStatus(c connect.Code) int {
+	switch c {
+	case connect.CodeCanceled:
+		return 499 // what nginx logs for a client that has gone
+	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange:
+		return http.StatusBadRequest
+	case connect.CodeDeadlineExceeded:
+		return http.StatusGatewayTimeout
+	case connect.CodeNotFound:
+		return http.StatusNotFound
+	case connect.CodeAlreadyExists, connect.CodeAborted:
+		return http.StatusConflict
+	case connect.CodePermissionDenied:
+		return http.StatusForbidden
+	case connect.CodeResourceExhausted:
+		return http.StatusTooManyRequests
+	case connect.CodeUnimplemented:
+		return http.StatusNotImplemented
+	case connect.CodeUnavailable:
+		return http.StatusServiceUnavailable
+	case connect.CodeUnauthenticated:
+		return http.StatusUnauthorized
+	default: // unknown, internal, data loss
+		return http.StatusInternalServerError
+	}
+}

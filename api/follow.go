@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// batch is how many events a stream holds at a time. A slow reader costs that
+// and no more: the rest stays in the database until it has taken these.
+const batch = 64
+
+// follower reads a session from a cursor on, as fast as its caller takes it. It
+// pulls: there is no queue that could grow, and nothing between replay and live
+// that could be lost or sent twice.
+type follower struct {
+	*server
+	tenantID  string
+	sessionID string
+	after     int64
+	untilIdle bool
+	// mayBeIdle says that the last that was seen does not rule it out.
+	mayBeIdle bool
+}
+
+var _ sse.Stream = (*follower)(nil)
+
+// follow checks the cursor. With untilIdle and nothing to send the error is
+// [sse.ErrNothingLeft].
+func (s *server) follow(ctx context.Context, sessionID string, after int64, untilIdle bool) (*follower, error) {
+	sessionID, err := parseID("session_id", sessionID)
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{server: s, tenantID: principalOf(ctx).tenantID, sessionID: sessionID, after: after, untilIdle: untilIdle, mayBeIdle: true}
+	head, err := s.head(ctx, f.tenantID, sessionID)
+	switch {
+	case err != nil:
+		return nil, err
+	case after > head.LastSeq:
+		return nil, sse.ErrCursorAhead
+	case untilIdle && f.saidAll(head):
+		return nil, sse.ErrNothingLeft
+	}
+	return f, nil
+}
+
+// head is Feed.Head for those who may not see deleted sessions.
+func (s *server) head(ctx context.Context, tenantID, sessionID string) (loop.Head, error) {
+	h, err := s.Feed.Head(ctx, tenantID, sessionID)
+	if err == nil && h.Deleted {
+		return loop.Head{}, loop.ErrNotFound
+	}
+	return h, err
+}
+
+func (f *follower) saidAll(h loop.Head) bool { return f.after >= h.LastSeq && h.ActiveRunID == "" }
+
+// Next implements [sse.Stream].
+func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
+	if f.isStopping() {
+		return nil, sse.ErrStopping
+	}
+	if f.untilIdle && f.mayBeIdle {
+		head, err := f.head(ctx, f.tenantID, f.sessionID)
+		if err != nil {
+			return nil, err
+		}
+		if f.saidAll(head) {
+			return nil, io.EOF
+		}
+	}
+	wait, cancel := context.WithTimeout(ctx, f.Heartbeat)
+	defer cancel()
+	defer f.cancelWhenStopping(wait, cancel)()
+	events, err := f.Feed.Next(wait, f.tenantID, f.sessionID, f.after, batch)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case wait.Err() == nil:
+		return nil, err
+	case f.isStopping():
+		return nil, sse.ErrStopping
+	case errors.Is(wait.Err(), context.DeadlineExceeded):
+		// Whatever the last event was, a silent session is worth a look.
+		f.mayBeIdle = true
+		return nil, nil
+	default:
+		return nil, err
+	}
+	if len(events) > 0 {
+		last := events[len(events)-1]
+		f.after = last.Seq
+		f.mayBeIdle = last.RunID == "" || endsRun(last.Type)
+	}
+	return events, nil
+}
+
+// cancelWhenStopping calls cancel when the server stops. The function that it
+// returns ends the watch and joins it.
+func (f *follower) cancelWhenStopping(ctx context.Context, cancel func()) func() {
+	if f.Stopping == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-f.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+func (f *follower) isStopping() bool {
+	select {
+	case <-f.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+func endsRun(t event.Type) bool {
+	return t == event.TypeRunCompleted || t == event.TypeRunFailed || t == event.TypeRunCancelled
+}

@@ -1,0 +1,193 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// sessionService implements agentd.v1.SessionService.
+type sessionService struct{ *server }
+
+var _ agentdv1connect.SessionServiceHandler = (*sessionService)(nil)
+
+func (s *sessionService) CreateSession(ctx context.Context, req *connect.Request[agentdv1.CreateSessionRequest]) (*connect.Response[agentdv1.CreateSessionResponse], error) {
+	if err := checkName("external_id", req.Msg.GetExternalId()); err != nil {
+		return nil, err
+	}
+	p := principalOf(ctx)
+	ref, err := s.Commands.CreateSession(ctx, loop.CreateSession{TenantID: p.tenantID, ExternalID: req.Msg.GetExternalId(), Actor: p.actor})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CreateSessionResponse{SessionId: ref.SessionID, Created: ref.Created}), nil
+}
+
+func (s *sessionService) GetSession(ctx context.Context, req *connect.Request[agentdv1.GetSessionRequest]) (*connect.Response[agentdv1.GetSessionResponse], error) {
+	tenantID := principalOf(ctx).tenantID
+	id, err := s.sessionByName(ctx, tenantID, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Reader.GetSession(ctx, tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.GetSessionResponse{Session: wireSession(info)}), nil
+}
+
+func (s *sessionService) sessionByName(ctx context.Context, tenantID string, req *agentdv1.GetSessionRequest) (string, error) {
+	external := req.GetExternalId()
+	if external == "" {
+		return parseID("session_id", req.GetSessionId())
+	}
+	if err := checkName("external_id", external); err != nil {
+		return "", err
+	}
+	head, err := s.Feed.HeadByExternalID(ctx, tenantID, external)
+	return head.SessionID, err
+}
+
+func (s *sessionService) ListSessions(ctx context.Context, req *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
+	pg, err := page(req.Msg.GetPageSize(), req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Reader.ListSessions(ctx, principalOf(ctx).tenantID, pg)
+	if errors.Is(err, loop.ErrNotFound) {
+		err = errBadPageToken
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, next := cut(list, pg, func(i loop.SessionInfo) string { return i.ID })
+	out := &agentdv1.ListSessionsResponse{NextPageToken: next}
+	for _, i := range list {
+		out.Sessions = append(out.Sessions, wireSession(i))
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) DeleteSession(ctx context.Context, req *connect.Request[agentdv1.DeleteSessionRequest]) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
+	id, err := parseID("session_id", req.Msg.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	p := principalOf(ctx)
+	if err := s.Commands.DeleteSession(ctx, p.tenantID, id, p.actor); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.DeleteSessionResponse{}), nil
+}
+
+func (s *sessionService) ListMessages(ctx context.Context, req *connect.Request[agentdv1.ListMessagesRequest]) (*connect.Response[agentdv1.ListMessagesResponse], error) {
+	tenantID := principalOf(ctx).tenantID
+	id, err := parseID("session_id", req.Msg.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	pg, err := page(req.Msg.GetPageSize(), req.Msg.GetPageToken())
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.Reader.ListMessages(ctx, tenantID, id, pg)
+	if err != nil {
+		return nil, s.blamePage(ctx, err, tenantID, id, pg)
+	}
+	list, next := cut(list, pg, func(m loop.MessageInfo) string { return m.ID })
+	out := &agentdv1.ListMessagesResponse{NextPageToken: next}
+	for _, m := range list {
+		out.Messages = append(out.Messages, wireMessage(m))
+	}
+	return connect.NewResponse(out), nil
+}
+
+// blamePage tells apart what a list of a session did not find: the session, or
+// the element that the page token names.
+func (s *server) blamePage(ctx context.Context, err error, tenantID, sessionID string, pg loop.Page) error {
+	if !errors.Is(err, loop.ErrNotFound) || pg.After == "" {
+		return err
+	}
+	if sessionID != "" {
+		if _, headErr := s.head(ctx, tenantID, sessionID); headErr != nil {
+			return headErr
+		}
+	}
+	return errBadPageToken
+}
+
+func (s *sessionService) ListEvents(ctx context.Context, req *connect.Request[agentdv1.ListEventsRequest]) (*connect.Response[agentdv1.ListEventsResponse], error) {
+	tenantID := principalOf(ctx).tenantID
+	id, err := parseID("session_id", req.Msg.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	after, err := checkAfter(req.Msg.GetAfter())
+	if err != nil {
+		return nil, err
+	}
+	size, err := pageSize(req.Msg.GetPageSize(), defaultEventsPage, maxEventsPage)
+	if err != nil {
+		return nil, err
+	}
+	head, err := s.head(ctx, tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	if after > head.LastSeq {
+		return nil, sse.ErrCursorAhead
+	}
+	events, err := s.Feed.Events(ctx, tenantID, id, after, size+1)
+	if err != nil {
+		return nil, err
+	}
+	out := &agentdv1.ListEventsResponse{More: len(events) > size}
+	for _, e := range events[:min(len(events), size)] {
+		out.Events = append(out.Events, wireEvent(e))
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[agentdv1.WatchEventsRequest], stream *connect.ServerStream[agentdv1.WatchEventsResponse]) error {
+	after, err := checkAfter(req.Msg.GetAfter())
+	if err != nil {
+		return err
+	}
+	f, err := s.follow(ctx, req.Msg.GetSessionId(), after, req.Msg.GetUntilIdle())
+	if errors.Is(err, sse.ErrNothingLeft) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// The headers tell the client that the stream stands, before the first event.
+	if err := stream.Send(nil); err != nil {
+		return err
+	}
+	for {
+		events, err := f.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case len(events) == 0:
+			err = stream.Send(&agentdv1.WatchEventsResponse{})
+		}
+		for _, e := range events {
+			if err = stream.Send(&agentdv1.WatchEventsResponse{Event: wireEvent(e)}); err != nil {
+				break
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}

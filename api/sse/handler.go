@@ -1,0 +1,135 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Errors that a [Stream] and its opening use to say how they end.
+var (
+	// ErrNothingLeft: until=idle was asked for, and there is nothing to send.
+	ErrNothingLeft = errors.New("nothing is left to send")
+	// ErrStopping: the server stops; the client should come back.
+	ErrStopping = errors.New("the server is stopping: connect again")
+)
+
+// Stream is a session that is being followed. It is used by one goroutine.
+type Stream interface {
+	// Next waits for the events that follow the last ones. No events and no
+	// error mean that a heartbeat is due. io.EOF ends a stream that has said
+	// everything, [ErrStopping] one that the client should ask for again.
+	Next(ctx context.Context) ([]event.Event, error)
+}
+
+// Handler serves the event stream of the session whose id is the path value
+// "id". Its fields are set before the first request; it is safe for concurrent
+// use.
+type Handler struct {
+	// Open follows a session from behind the event with seq after. The error is
+	// given to Fail, but [ErrNothingLeft] is answered with 204.
+	Open func(ctx context.Context, sessionID string, after int64, untilIdle bool) (Stream, error)
+	// Fail answers a request that could not be streamed.
+	Fail func(w http.ResponseWriter, r *http.Request, err error)
+	// WriteTimeout is how long one write may take before the reader is given
+	// up. It has no default: 0 gives up at once.
+	WriteTimeout time.Duration
+	// Log gets streams that broke on this side.
+	Log *slog.Logger
+}
+
+// retry is how long an EventSource waits before it comes back.
+const retry = "retry: 1000\n\n"
+
+// ServeHTTP answers with the stream.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := parseQuery(r)
+	if err != nil {
+		h.Fail(w, r, err)
+		return
+	}
+	// A middleware that breaks streaming is found on the first request, whether
+	// or not there is something to send.
+	out, err := NewWriter(w, h.WriteTimeout)
+	if err != nil {
+		h.Fail(w, r, err)
+		return
+	}
+	stream, err := h.Open(r.Context(), r.PathValue("id"), q.after, q.untilIdle)
+	switch {
+	case errors.Is(err, ErrNothingLeft):
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case err != nil:
+		h.Fail(w, r, err)
+		return
+	}
+	head := w.Header()
+	head.Set("Content-Type", "text/event-stream")
+	head.Set("Cache-Control", "no-cache, no-transform")
+	head.Set("X-Accel-Buffering", "no")
+	if r.Method == http.MethodHead {
+		return
+	}
+	h.serve(r.Context(), out, r.PathValue("id"), stream)
+}
+
+// serve writes until the stream or the reader ends.
+func (h *Handler) serve(ctx context.Context, w *Writer, sessionID string, stream Stream) {
+	if err := send(w, []byte(retry)); err != nil {
+		return
+	}
+	var frame []byte
+	for {
+		events, err := stream.Next(ctx)
+		switch {
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			return
+		case errors.Is(err, ErrStopping):
+			// It ends either way; a lost farewell changes nothing.
+			_ = send(w, []byte(": the server is stopping\n\n"))
+			return
+		case errors.Is(err, loop.ErrNotFound):
+			// The session was deleted. The reader comes back and gets the 404.
+			return
+		case err != nil:
+			// The reader comes back with its cursor and gets a status if this
+			// lasts.
+			h.Log.WarnContext(ctx, "event stream ended", "session", sessionID, "error", err)
+			return
+		case len(events) == 0:
+			if send(w, []byte(": ping\n\n")) != nil {
+				return
+			}
+			continue
+		}
+		for _, e := range events {
+			frame = appendFrame(frame[:0], e)
+			if _, err := w.Write(frame); err != nil {
+				return
+			}
+		}
+		if w.FlushError() != nil {
+			return
+		}
+		if cap(frame) > keepFrame {
+			frame = nil
+		}
+	}
+}
+
+// keepFrame bounds the buffer that an idle stream holds on to, in bytes.
+const keepFrame = 64 << 10
+
+func send(w *Writer, b []byte) error {
+	if _, err := w.Write(b); err != nil {
+		return err
+	}
+	return w.FlushError()
+}

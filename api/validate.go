@@ -1,0 +1,114 @@
+package api
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// The limits of what a request may hold.
+const (
+	maxName   = 200       // characters of an external id, an idempotency key, an agent's name
+	maxReason = 1000      // characters of a reason
+	maxText   = 256 << 10 // bytes of a message
+
+	defaultPage, maxPage             = 50, 100
+	defaultEventsPage, maxEventsPage = 100, 500
+)
+
+func invalid(field, problem string) error {
+	return &loop.InvalidError{Field: field, Problem: problem}
+}
+
+// parseID returns an id as agentd writes it. An id that cannot be one of ours is
+// one that does not exist.
+func parseID(field, id string) (string, error) {
+	if id == "" {
+		return "", invalid(field, "is empty: send the id that agentd gave")
+	}
+	u, err := uuid.Parse(id)
+	// Parse also takes other spellings, such as urn:uuid:.
+	if err != nil || len(id) != len(uuid.Nil.String()) {
+		return "", loop.ErrNotFound
+	}
+	return u.String(), nil
+}
+
+// checkName refuses what cannot be an identifier. Text is cleaned, but two keys
+// that differ must not become one.
+func checkName(field, name string) error {
+	if !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return invalid(field, "is not valid text: send UTF-8 without U+0000")
+	}
+	return checkLength(field, name, maxName)
+}
+
+func checkLength(field, s string, limit int) error {
+	if n := utf8.RuneCountInString(s); n > limit {
+		return invalid(field, fmt.Sprintf("has %d characters: send at most %d", n, limit))
+	}
+	return nil
+}
+
+func checkText(text string) error {
+	if len(text) > maxText {
+		return invalid("text", fmt.Sprintf("has %d bytes: send at most %d", len(text), maxText))
+	}
+	return nil
+}
+
+func checkPolicy(policy string) error {
+	if policy == "" || policy == "reject" {
+		return nil
+	}
+	return invalid("policy", fmt.Sprintf("%q is not supported: the only policy is reject, which is also the default", policy))
+}
+
+// checkAfter turns a cursor of the wire into a seq.
+func checkAfter(after uint64) (int64, error) {
+	if after > math.MaxInt64 {
+		return 0, sse.ErrCursorAhead
+	}
+	return int64(after), nil
+}
+
+// pageSize applies the default and the limit.
+func pageSize(asked int32, fallback, limit int) (int, error) {
+	switch {
+	case asked < 0:
+		return 0, invalid("page_size", "is negative: send 0 for the default or a positive number")
+	case asked == 0:
+		return fallback, nil
+	}
+	return min(int(asked), limit), nil
+}
+
+// page asks for one element more than the page has, which says whether another
+// page follows.
+func page(size int32, token string) (loop.Page, error) {
+	n, err := pageSize(size, defaultPage, maxPage)
+	if err != nil {
+		return loop.Page{}, err
+	}
+	if token != "" {
+		if token, err = parseID("page_token", token); err != nil {
+			return loop.Page{}, errBadPageToken
+		}
+	}
+	return loop.Page{Limit: n + 1, After: token}, nil
+}
+
+// cut drops the element too many and returns the token of the next page.
+func cut[T any](list []T, p loop.Page, id func(T) string) ([]T, string) {
+	if len(list) < p.Limit {
+		return list, ""
+	}
+	list = list[:p.Limit-1]
+	return list, id(list[len(list)-1])
+}
