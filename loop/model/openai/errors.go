@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,20 +28,16 @@ type wireError struct {
 	Code    json.RawMessage `json:"code"`
 }
 
-// parseError reads an error value, which is an object or a text. ok is false
-// for null and for nothing.
+// parseError reads an error value: an object or a text. ok is false for
+// anything else, such as the null that some providers put in every chunk.
 func parseError(raw json.RawMessage) (e wireError, ok bool) {
-	if len(raw) == 0 || string(raw) == "null" {
+	if len(raw) == 0 {
 		return wireError{}, false
 	}
-	if raw[0] == '{' && json.Unmarshal(raw, &e) == nil {
-		return e, true
+	if raw[0] == '{' {
+		return e, json.Unmarshal(raw, &e) == nil
 	}
-	var text lenientText
-	if json.Unmarshal(raw, &text) == nil && text != "" {
-		return wireError{Message: text}, true
-	}
-	return wireError{Message: lenientText(raw)}, true
+	return e, json.Unmarshal(raw, &e.Message) == nil && e.Message != ""
 }
 
 // words are the provider's type and code, joined if it gave both: the type
@@ -117,7 +114,7 @@ func (c *call) refused(ctx context.Context, resp *http.Response, body io.Reader)
 	}
 	e, ok := parseError(answer.Error)
 	if !ok {
-		e.Message = answer.Message + answer.Detail
+		e.Message = cmp.Or(answer.Message, answer.Detail)
 	}
 	return e.modelError(resp.StatusCode, c.model.apiKey)
 }

@@ -121,10 +121,7 @@ func arguments(text string) string {
 	if text[0] == '{' && json.Valid([]byte(text)) {
 		return text
 	}
-	wrapped, err := json.Marshal(map[string]string{"invalid_arguments": text})
-	if err != nil {
-		return "{}" // a map of strings always has a JSON form
-	}
+	wrapped, _ := json.Marshal(map[string]string{"invalid_arguments": text}) // strings always have a JSON form
 	return string(wrapped)
 }
 

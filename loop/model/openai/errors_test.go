@@ -1,0 +1,298 @@
+package openai_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/openai"
+)
+
+const key = "sk-secret-0123456789"
+
+func TestAProvidersErrorIsTyped(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		play playback
+		text string // what was shown before
+		want loop.ModelError
+	}{
+		{
+			"FirstFrame", playback{body: fixture(t, "error_first")}, "",
+			loop.ModelError{Status: 200, Code: "insufficient_quota", Message: "quota used up"},
+		},
+		{
+			"MidStream", playback{body: fixture(t, "error_mid")}, "text/1: Part\n",
+			loop.ModelError{Status: 200, Code: "server_error/internal", Message: "upstream failure 7f", Retryable: true},
+		},
+		{
+			"AfterFinish", playback{body: fixture(t, "finish_no_done") + "data: {\"error\":\"late\"}\n\n"}, "text/1: The total is 42.\n",
+			loop.ModelError{Status: 200, Message: "late"},
+		},
+		{
+			"NumericCode", playback{body: `data: {"error":{"code":502,"message":""}}`}, "",
+			loop.ModelError{Status: 200, Code: "502", Message: "the provider reported an error", Retryable: true},
+		},
+		{
+			"RateLimit", playback{status: 429, body: `{"error":{"message":"slow\n\u0000down","type":"requests","code":"rate_limit_exceeded"}}`}, "",
+			loop.ModelError{Status: 429, Code: "requests/rate_limit_exceeded", Message: "slow \uFFFDdown", Retryable: true},
+		},
+		{
+			"Quota", playback{status: 429, body: `{"error":{"message":"pay","type":"insufficient_quota","code":"insufficient_quota"}}`}, "",
+			loop.ModelError{Status: 429, Code: "insufficient_quota", Message: "pay"},
+		},
+		{
+			"EchoedKey", playback{status: 401, body: `{"error":{"message":"bad key ` + key + `","type":"auth","code":null}}`}, "",
+			loop.ModelError{Status: 401, Code: "auth", Message: "bad key [API key]"},
+		},
+		{
+			"ErrorText", playback{status: 400, body: `{"error":"no such model"}`}, "",
+			loop.ModelError{Status: 400, Message: "no such model"},
+		},
+		{
+			"FlatMessage", playback{status: 422, body: `{"detail":"wrong field"}`}, "",
+			loop.ModelError{Status: 422, Message: "wrong field"},
+		},
+		{
+			"HTMLPage", playback{status: 502, body: "<html>nginx</html>"}, "",
+			loop.ModelError{Status: 502, Message: "the provider answered 502 Bad Gateway", Retryable: true},
+		},
+		{
+			"BodyCut", playback{status: 503, body: `{"error":`, end: "cut"}, "",
+			loop.ModelError{Status: 503, Message: "the provider answered 503 Service Unavailable", Retryable: true},
+		},
+		{
+			"Redirect", playback{status: 307, header: map[string]string{"Location": "/elsewhere"}}, "",
+			loop.ModelError{Status: 307, Message: "the provider answered 307 Temporary Redirect"},
+		},
+		{
+			"NotAChunk", playback{body: "data: <html>\n\n"}, "",
+			loop.ModelError{Status: 200, Code: "malformed_stream", Message: "the provider sent a frame that is not a chunk", Retryable: true},
+		},
+		{
+			"UnnamedCall", playback{body: `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`}, "",
+			loop.ModelError{Status: 200, Code: "malformed_stream", Message: "the provider asked for a tool call without naming the tool", Retryable: true},
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var logged bytes.Buffer
+			f := newFake(t, tt.play)
+			m := f.model(t, openai.Config{APIKey: key, Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+			text, err := play(t.Context(), m, hello())
+			got := wantModelError(t, err)
+			got.Err = nil
+			if got != tt.want || text != tt.text {
+				t.Errorf("got %+v after %q, want %+v after %q", got, text, tt.want, tt.text)
+			}
+			if strings.Contains(logged.String()+err.Error(), key) || !strings.Contains(logged.String(), "error") {
+				t.Errorf("logged %s", logged.String())
+			}
+			if n := len(f.sent()); n != 1 {
+				t.Errorf("the provider was called %d times", n)
+			}
+		})
+	}
+}
+
+func TestALongMessageIsShortened(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{status: 400, body: `{"error":{"message":"` + strings.Repeat("é", 5000) + `"}}`})
+	_, err := play(t.Context(), f.model(t, openai.Config{}), hello())
+	if m := wantModelError(t, err).Message; len(m) > 500 || !strings.HasPrefix(m, "éé") || !strings.HasSuffix(m, "é…") {
+		t.Errorf("got %d bytes: %s", len(m), m)
+	}
+}
+
+func TestAProviderThatCannotBeReached(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	m := newFake(t).model(t, openai.Config{BaseURL: "http://" + l.Addr().String() + "/v1?token=hidden", APIKey: key})
+	_, err = play(t.Context(), m, hello())
+	me := wantModelError(t, err)
+	if me.Code != "network_error" || !me.Retryable || me.Status != 0 || !strings.Contains(me.Message, "refused") {
+		t.Errorf("got %+v", me)
+	}
+	if all := me.Message + me.Err.Error(); strings.Contains(all, "hidden") || strings.Contains(all, key) {
+		t.Errorf("the error tells a secret: %s", all)
+	}
+}
+
+func TestAnUnwritableRequestIsNotSent(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	req := hello()
+	req.Tools = []loop.ToolSpec{{Name: "t", Schema: []byte(`{`)}}
+	_, err := play(t.Context(), f.model(t, openai.Config{}), req)
+	if me := wantModelError(t, err); me.Code != "invalid_request" || me.Retryable || len(f.sent()) > 0 {
+		t.Errorf("got %+v after %d requests", me, len(f.sent()))
+	}
+}
+
+func TestAKeyThatNoHeaderCanHoldIsNotTold(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	_, err := play(t.Context(), f.model(t, openai.Config{APIKey: key + "\n"}), hello())
+	if me := wantModelError(t, err); strings.Contains(me.Message+me.Err.Error(), key) || len(f.sent()) > 0 {
+		t.Errorf("got %v", me.Err)
+	}
+}
+
+func TestSilenceEndsTheCall(t *testing.T) {
+	t.Parallel()
+	begun := fixture(t, "eof_no_finish")
+	tests := []struct {
+		name string
+		play playback
+		cfg  openai.Config
+		code string
+		text string
+	}{
+		{"NoHeaders", playback{beforeHeaders: true}, openai.Config{FirstByteTimeout: 50 * time.Millisecond}, "first_byte_timeout", ""},
+		{"NoByte", playback{end: "stall"}, openai.Config{FirstByteTimeout: 50 * time.Millisecond}, "first_byte_timeout", ""},
+		{"NoFurtherByte", playback{body: begun, end: "stall"}, openai.Config{IdleTimeout: 50 * time.Millisecond}, "idle_timeout", "text/1: The total is 4\n"},
+		{"InsideAnError", playback{status: 500, body: "{", end: "stall"}, openai.Config{IdleTimeout: 50 * time.Millisecond}, "idle_timeout", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, tt.play)
+			text, err := play(t.Context(), f.model(t, tt.cfg), hello())
+			if me := wantModelError(t, err); me.Code != tt.code || !me.Retryable || !strings.Contains(me.Message, "50ms") || text != tt.text {
+				t.Errorf("got %+v after %q", me, text)
+			}
+			<-f.gone // the connection was given up
+		})
+	}
+}
+
+func TestSilenceBehindAFinishIsAWholeAnswer(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{body: fixture(t, "finish_no_done"), end: "stall"})
+	got, err := play(t.Context(), f.model(t, openai.Config{IdleTimeout: 50 * time.Millisecond}), hello())
+	if err != nil || got != "text/1: The total is 42.\nfinish: stop (stop) 0/0" {
+		t.Errorf("got %q and error %v", got, err)
+	}
+	<-f.gone
+}
+
+func TestCancelEndsAStalledCall(t *testing.T) {
+	t.Parallel()
+	for name, p := range map[string]playback{
+		"BeforeHeaders": {beforeHeaders: true},
+		"MidStream":     {body: fixture(t, "eof_no_finish"), end: "stall"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t, p)
+			m := f.model(t, openai.Config{FirstByteTimeout: -1, IdleTimeout: -1})
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			start := time.Now()
+			_, err := play(ctx, m, hello())
+			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
+				t.Errorf("got error %v after %v", err, took)
+			}
+			<-f.gone
+		})
+	}
+	f := newFake(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := play(ctx, f.model(t, openai.Config{}), hello()); !errors.Is(err, context.Canceled) || len(f.sent()) > 0 {
+		t.Errorf("after cancel: got error %v and %d requests", err, len(f.sent()))
+	}
+}
+
+func TestAConsumerThatStopsGivesTheConnectionUp(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{body: fixture(t, "eof_no_finish"), end: "stall"}, playback{body: fixture(t, "finish_and_done")})
+	m := f.model(t, openai.Config{})
+	for _, err := range m.Stream(t.Context(), hello()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		break
+	}
+	<-f.gone
+	chunks := 0
+	for _, err := range m.Stream(t.Context(), hello()) { // to stop at the finish is fine too
+		if err != nil {
+			t.Fatal(err)
+		}
+		if chunks++; chunks == 3 {
+			break
+		}
+	}
+	if chunks != 3 {
+		t.Errorf("got %d chunks, want two deltas and the finish", chunks)
+	}
+}
+
+func TestALineHasALimit(t *testing.T) {
+	t.Parallel()
+	line := func(size int) string {
+		return `data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"save","arguments":"` +
+			strings.Repeat("x", size) + `"}}]},"finish_reason":"tool_calls"}]}` + "\n\n"
+	}
+	f := newFake(t, playback{body: line(2 << 20)}, playback{body: line(4 << 20)})
+	m := f.model(t, openai.Config{})
+	got, err := play(t.Context(), m, hello())
+	if err != nil || strings.Count(got, "x") < 2<<20 || !strings.Contains(got, "finish: tool_calls") {
+		t.Errorf("2 MiB: got %d bytes and error %v", len(got), err)
+	}
+	got, err = play(t.Context(), m, hello())
+	if me := wantModelError(t, err); me.Code != "line_too_long" || me.Retryable || !strings.Contains(me.Message, "4194304 bytes") || got != "" {
+		t.Errorf("4 MiB: got %+v after %d bytes", me, len(got))
+	}
+}
+
+func TestNewRefusesABaseURLThatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, u := range []string{"", "api.example.com/v1", "ftp://api.example.com", "http://", "https://me:hunter2@api.example.com", "http://a\x7fhunter2"} {
+		_, err := openai.New(openai.Config{BaseURL: u})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%q: got error %v", u, err)
+		}
+	}
+}
+
+func TestAClientThatWasPassedInIsUsedAndLeftAlone(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{body: fixture(t, "finish_and_done")})
+	transport := &countingTransport{}
+	m := f.model(t, openai.Config{HTTPClient: &http.Client{Transport: transport}, NoStreamUsage: true})
+	if _, err := play(t.Context(), m, hello()); err != nil {
+		t.Fatal(err)
+	}
+	m.Close()
+	if transport.calls != 1 || transport.closed != 0 {
+		t.Errorf("called %d times, closed %d times", transport.calls, transport.closed)
+	}
+	if sent := f.sent()[0]; strings.Contains(sent.body, "stream_options") || sent.auth != "" {
+		t.Errorf("sent %+v", sent)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
+type countingTransport struct{ calls, closed int }
+
+func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.calls++
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (c *countingTransport) CloseIdleConnections() { c.closed++ }
