@@ -1,0 +1,305 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+const (
+	// The compare-and-set compares each row of a group with each lock, and a
+	// larger group saves no more round trips worth speaking of.
+	maxGroup      = 128
+	maxGroupBytes = 4 << 20
+	// maxFailures bounds how often an append meets a broken database before its
+	// caller is told; the pauses between add up to less than two seconds.
+	maxFailures  = 7
+	firstBackoff = 25 * time.Millisecond
+	// commitTimeout is for a database that answers nothing at all; one that
+	// works ends long statements by itself.
+	commitTimeout = 40 * time.Second
+)
+
+// committer gathers requests into groups and commits one group at a time. What
+// arrives while a commit is in flight goes into the next group.
+type committer struct {
+	store  *Store
+	edge   edge
+	window time.Duration
+
+	mu        sync.Mutex
+	accepting bool
+	pending   []*request // in order of arrival
+	alone     map[pgtype.UUID]struct{}
+
+	wake   chan struct{} // has room for one: something changed
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	// These belong to the goroutine that commits.
+	lastCommit time.Time
+	backoff    time.Duration
+
+	aside aside
+}
+
+func newCommitter(s *Store, e edge) *committer {
+	c := &committer{
+		store: s, edge: e, window: s.opts.CommitWindow,
+		alone: make(map[pgtype.UUID]struct{}),
+		wake:  make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	c.aside.init(c)
+	return c
+}
+
+func (c *committer) start(ctx context.Context) {
+	ctx, c.cancel = context.WithCancel(ctx)
+	c.mu.Lock()
+	c.accepting = true
+	c.mu.Unlock()
+	go c.run(ctx)
+}
+
+func (c *committer) stop(ctx context.Context) error {
+	c.mu.Lock()
+	c.accepting = false
+	c.mu.Unlock()
+	c.signal()
+	defer c.cancel()
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+		c.cancel()
+		<-c.done
+		return ctx.Err()
+	}
+}
+
+func (c *committer) submit(r *request) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.accepting {
+		return errNotRunning
+	}
+	c.pending = append(c.pending, r)
+	c.signal()
+	return nil
+}
+
+func (c *committer) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // somebody signalled and was not heard yet
+	}
+}
+
+func (c *committer) run(ctx context.Context) {
+	defer close(c.done)
+	defer c.aside.wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		if ctx.Err() != nil {
+			c.giveUp()
+			return
+		}
+		group, wait, over := c.next(time.Now())
+		switch {
+		case over:
+			return
+		case len(group) > 0:
+			c.commit(ctx, group)
+			c.lastCommit = time.Now()
+			continue
+		case wait > 0:
+			timer.Reset(wait)
+		}
+		select {
+		case <-c.wake:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// next takes the group that is due. Without one it says how long to wait for
+// it, 0 meaning until a signal, or that all is over.
+func (c *committer) next(now time.Time) (group []*request, wait time.Duration, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = slices.DeleteFunc(c.pending, func(r *request) bool { return r.ctx.Err() != nil })
+	if len(c.pending) == 0 {
+		return nil, 0, !c.accepting && len(c.alone) == 0
+	}
+	due := c.lastCommit.Add(c.window)
+	if c.accepting && now.Before(due) && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
+		return nil, due.Sub(now), false
+	}
+	return c.take(), 0, false
+}
+
+// take removes the next group from pending. A second append of a session, or
+// one whose session is aside, stays for a later group.
+func (c *committer) take() []*request {
+	var group []*request
+	taken := make(map[pgtype.UUID]struct{}, min(len(c.pending), maxGroup))
+	bytes := 0
+	rest := c.pending[:0]
+	for _, r := range c.pending {
+		_, busy := c.alone[r.sessionID]
+		_, second := taken[r.sessionID]
+		full := len(group) == maxGroup || len(group) > 0 && bytes+r.bytes > maxGroupBytes
+		// Marked even when it stays: what follows in the session must not overtake.
+		taken[r.sessionID] = struct{}{}
+		if busy || second || full {
+			rest = append(rest, r)
+			continue
+		}
+		bytes += r.bytes
+		group = append(group, r)
+	}
+	clear(c.pending[len(rest):])
+	c.pending = rest
+	return group
+}
+
+// again puts requests back in front, where they came from.
+func (c *committer) again(requests ...*request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pending = slices.Insert(c.pending, 0, requests...)
+}
+
+func (c *committer) giveUp() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.pending {
+		r.fail(errNotRunning)
+	}
+	c.pending = nil
+}
+
+func (c *committer) commit(ctx context.Context, group []*request) {
+	outcomes, err := c.write(ctx, group, false)
+	if err == nil {
+		c.backoff = 0
+		c.settle(ctx, group, outcomes)
+		return
+	}
+	switch {
+	case hasCode(err, codeLockNotAvailable):
+		c.split(ctx, group)
+	case transient(err):
+		c.retry(ctx, group, err)
+	case len(group) > 1:
+		for _, r := range group {
+			c.commit(ctx, []*request{r})
+		}
+	default:
+		group[0].fail(err)
+	}
+}
+
+func (c *committer) write(ctx context.Context, group []*request, wait bool) (map[pgtype.UUID]outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	return c.store.write(ctx, group, wait)
+}
+
+// settle answers the requests of a group that was committed.
+func (c *committer) settle(ctx context.Context, group []*request, outcomes map[pgtype.UUID]outcome) {
+	var written, open []*request
+	for _, r := range group {
+		if outcomes[r.sessionID] == outcomeWritten {
+			written = append(written, r)
+		} else {
+			open = append(open, r)
+		}
+	}
+	c.finish(written...)
+	if len(open) == 0 {
+		return
+	}
+	fates, err := c.store.fates(ctx, open)
+	if err != nil {
+		c.retry(ctx, open, err)
+		return
+	}
+	for i, r := range open {
+		switch fates[i] {
+		case fateMine:
+			c.finish(r)
+		case fateOpen:
+			if r.skipped++; r.skipped > 1 {
+				c.aside.take(ctx, r)
+			} else {
+				c.again(r)
+			}
+		case fateConflict, fateLeaseLost, fateNotFound:
+			r.fail(fates[i].err())
+		}
+	}
+}
+
+// finish hands on what was committed and answers. Handing on comes first, so
+// that who waits for the answer finds the events with those who watch.
+func (c *committer) finish(requests ...*request) {
+	if len(requests) == 0 {
+		return
+	}
+	group := make([]committed, len(requests))
+	for i, r := range requests {
+		group[i] = committed{
+			tenantID: r.append.TenantID, sessionID: r.append.SessionID,
+			events: r.append.Events, jobs: r.append.Jobs,
+		}
+	}
+	c.edge.handOn(group)
+	for _, r := range requests {
+		r.succeed()
+	}
+}
+
+// split is for a group that waited for a lock which is not a session's. Only a
+// new session waits for a rival in the ordinary course: for the one that has
+// its external id and is not committed yet.
+func (c *committer) split(ctx context.Context, group []*request) {
+	for _, r := range group {
+		if len(group) == 1 || r.creates {
+			c.aside.take(ctx, r)
+		} else {
+			c.commit(ctx, []*request{r})
+		}
+	}
+}
+
+// retry puts the requests back and pauses. A commit whose answer was lost does
+// no harm: the next attempt is refused, and finds its own events in the log.
+func (c *committer) retry(ctx context.Context, group []*request, err error) {
+	c.store.logger.WarnContext(ctx, "commit did not go through", "appends", len(group), "error", err)
+	var left []*request
+	for _, r := range group {
+		if r.failures++; r.failures < maxFailures {
+			left = append(left, r)
+		} else {
+			r.fail(err)
+		}
+	}
+	c.again(left...)
+	c.backoff = max(firstBackoff, 2*c.backoff)
+	pause(ctx, c.backoff)
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

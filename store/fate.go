@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// fate is what the database says of a request that a group did not write.
+type fate int
+
+const (
+	// fateOpen: nothing stands against the append; its row was locked.
+	fateOpen fate = iota
+	// fateMine: an earlier attempt of the same append was committed.
+	fateMine
+	fateConflict
+	fateLeaseLost
+	fateNotFound
+)
+
+// err is the error that the caller gets.
+func (f fate) err() error {
+	switch f {
+	case fateConflict:
+		return loop.ErrConflict
+	case fateLeaseLost:
+		return loop.ErrLeaseLost
+	case fateNotFound:
+		return loop.ErrNotFound
+	case fateOpen, fateMine:
+	}
+	return nil
+}
+
+// standing is where the session of a request stands, from one snapshot.
+type standing struct {
+	Ordinal  int64       `db:"n"`
+	TenantOK bool        `db:"tenant_ok"`
+	Owner    pgtype.Text `db:"owner"`
+	LastSeq  pgtype.Int8 `db:"last_seq"`
+	Epoch    pgtype.Int8 `db:"run_epoch"`
+	// AppendID is the append that wrote the event at expected+1.
+	AppendID pgtype.UUID `db:"append_id"`
+}
+
+// fates finds out what became of requests that were not written. A row that
+// is locked says enough once it has moved on: its seq and epoch only grow.
+func (s *Store) fates(ctx context.Context, requests []*request) ([]fate, error) {
+	rows, err := s.pool.Query(ctx, `
+		SELECT c.n, t.id IS NOT NULL AS tenant_ok, s.tenant_id AS owner, s.last_seq, s.run_epoch, e.append_id
+		FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY AS c (id, tenant_id, expected, n)
+		LEFT JOIN agentd.tenants AS t ON t.id = c.tenant_id
+		LEFT JOIN agentd.sessions AS s ON s.id = c.id
+		LEFT JOIN agentd.events AS e ON e.session_id = c.id AND e.seq = c.expected + 1`,
+		pick(requests, func(r *request) pgtype.UUID { return r.sessionID }),
+		pick(requests, func(r *request) string { return r.append.TenantID }),
+		pick(requests, func(r *request) int64 { return r.append.Expected }))
+	if err != nil {
+		return nil, err
+	}
+	standings, err := pgx.CollectRows(rows, pgx.RowToStructByName[standing])
+	if err != nil {
+		return nil, err
+	}
+	out := make([]fate, len(requests))
+	for _, st := range standings {
+		out[st.Ordinal-1] = st.fate(requests[st.Ordinal-1])
+	}
+	return out, nil
+}
+
+func (st standing) fate(r *request) fate {
+	switch {
+	case !st.TenantOK:
+		return fateNotFound
+	case !st.Owner.Valid && r.creates:
+		return fateConflict // its external id is taken
+	case !st.Owner.Valid || st.Owner.String != r.append.TenantID:
+		return fateNotFound
+	case st.AppendID == r.id:
+		return fateMine
+	case r.append.Epoch != 0 && st.Epoch.Int64 > r.append.Epoch:
+		return fateLeaseLost
+	case st.LastSeq.Int64 != r.append.Expected || r.append.Epoch != 0 && st.Epoch.Int64 != r.append.Epoch:
+		return fateConflict
+	}
+	return fateOpen
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// headRow is where a session stands. One statement has one snapshot, so the
+// active run is the one at last_seq.
+type headRow struct {
+	ID          string  `db:"id"`
+	TenantID    string  `db:"tenant_id"`
+	ExternalID  *string `db:"external_id"`
+	LastSeq     int64   `db:"last_seq"`
+	Epoch       int64   `db:"run_epoch"`
+	Deleted     bool    `db:"deleted"`
+	ActiveRunID *string `db:"active_run_id"`
+}
+
+const selectHead = `
+	SELECT s.id::text, s.tenant_id, s.external_id, s.last_seq, s.run_epoch, s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id
+	FROM agentd.sessions AS s
+	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running')
+	WHERE s.tenant_id = $1 AND `
+
+// Head implements [loop.Log].
+func (s *Store) Head(ctx context.Context, tenantID, sessionID string) (loop.Head, error) {
+	id, ok := canonicalID(sessionID)
+	if !ok {
+		return loop.Head{}, loop.ErrNotFound
+	}
+	return s.head(ctx, selectHead+`s.id = $2`, tenantID, id)
+}
+
+// HeadByExternalID implements [loop.Log].
+func (s *Store) HeadByExternalID(ctx context.Context, tenantID, externalID string) (loop.Head, error) {
+	if !storable(externalID) {
+		return loop.Head{}, loop.ErrNotFound
+	}
+	return s.head(ctx, selectHead+`s.external_id = $2 AND s.deleted_at IS NULL`, tenantID, externalID)
+}
+
+func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head, error) {
+	if !storable(tenantID) {
+		return loop.Head{}, loop.ErrNotFound
+	}
+	rows, err := s.pool.Query(ctx, query, tenantID, id)
+	if err != nil {
+		return loop.Head{}, fmt.Errorf("read head: %w", err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[headRow])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return loop.Head{}, loop.ErrNotFound
+	case err != nil:
+		return loop.Head{}, fmt.Errorf("read head: %w", err)
+	}
+	return loop.Head{
+		TenantID: r.TenantID, SessionID: r.ID, ExternalID: orZero(r.ExternalID),
+		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted, ActiveRunID: orZero(r.ActiveRunID),
+	}, nil
+}
+
+// storable says that a text can be compared with a column: what Postgres
+// cannot store, it has not stored.
+func storable(text string) bool {
+	_, changed := event.CleanText(text)
+	return !changed
+}
+
+// requestRow is the run that a key started; all nil when there is none.
+type requestRow struct {
+	RunID              *string `db:"id"`
+	MessageID          *string `db:"message_id"`
+	AssistantMessageID *string `db:"assistant_message_id"`
+	SHA256             *string `db:"request_sha256"`
+	Position           *int64  `db:"position"`
+}
+
+// Request implements [loop.Log]. The newest run counts, since a key may be
+// used again when it has run out.
+func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (loop.Request, bool, error) {
+	id, ok := canonicalID(sessionID)
+	if !ok || !storable(tenantID) {
+		return loop.Request{}, false, loop.ErrNotFound
+	}
+	key, _ = event.CleanText(key)
+	rows, err := s.pool.Query(ctx, `
+		SELECT r.id::text, r.message_id::text, r.assistant_message_id::text, r.request_sha256, r.position
+		FROM agentd.sessions AS s
+		LEFT JOIN LATERAL (
+			SELECT r.id, r.message_id, r.assistant_message_id, r.request_sha256, m.position
+			FROM agentd.runs AS r
+			LEFT JOIN agentd.messages AS m ON m.id = r.message_id AND m.session_id = r.session_id
+			WHERE r.session_id = s.id AND r.idempotency_key = $3 AND r.created_at > agentd.clock() - interval '24 hours'
+			ORDER BY r.created_seq DESC
+			LIMIT 1) AS r ON true
+		WHERE s.id = $1 AND s.tenant_id = $2`, id, tenantID, key)
+	if err != nil {
+		return loop.Request{}, false, fmt.Errorf("look up request: %w", err)
+	}
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[requestRow])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return loop.Request{}, false, loop.ErrNotFound
+	case err != nil:
+		return loop.Request{}, false, fmt.Errorf("look up request: %w", err)
+	case r.RunID == nil:
+		return loop.Request{}, false, nil
+	}
+	return loop.Request{
+		RunID: *r.RunID, MessageID: *r.MessageID, AssistantMessageID: *r.AssistantMessageID,
+		RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.Position)-1, 0),
+	}, true, nil
+}

@@ -1,0 +1,377 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// changes are the net effect of an append on the projections, one element per
+// row. A field that is not valid leaves its column as it is.
+type changes struct {
+	session  sessionChange
+	runs     []runChange
+	turns    []turnChange
+	messages []messageRow
+	calls    []callChange
+}
+
+type sessionChange struct {
+	externalID pgtype.Text
+	createdAt  time.Time
+	updatedAt  time.Time
+	deletedAt  pgtype.Timestamptz
+	epoch      pgtype.Int8
+}
+
+type runChange struct {
+	id                 pgtype.UUID
+	created            bool
+	status             pgtype.Text
+	agent              string
+	messageID          pgtype.UUID
+	assistantMessageID pgtype.UUID
+	idempotencyKey     pgtype.Text
+	requestSHA256      pgtype.Text
+	ticket             pgtype.Int8
+	workerID           pgtype.UUID // zero bytes: none
+	epoch              pgtype.Int8
+	takeovers          pgtype.Int4
+	takeoversMore      int32
+	notBefore          pgtype.Timestamptz // infinitely long ago: none
+	cancelRequestedAt  pgtype.Timestamptz
+	cancelReason       pgtype.Text
+	reason             pgtype.Text
+	err                pgtype.Text
+	createdAt          time.Time
+	createdSeq         int64
+	startedAt          pgtype.Timestamptz
+	endedAt            pgtype.Timestamptz
+	endedSeq           pgtype.Int8
+}
+
+type turnChange struct {
+	runID        pgtype.UUID
+	no           int32
+	created      bool
+	status       string
+	attempt      pgtype.Int4
+	model        pgtype.Text
+	messageID    pgtype.UUID
+	finish       pgtype.Text
+	finishRaw    pgtype.Text
+	inputTokens  pgtype.Int8
+	outputTokens pgtype.Int8
+	startedAt    time.Time
+	completedAt  pgtype.Timestamptz
+}
+
+type messageRow struct {
+	id        pgtype.UUID
+	runID     pgtype.UUID
+	turn      pgtype.Int4
+	role      string
+	parts     string
+	partial   bool
+	position  pgtype.Int8 // not valid: that of the call
+	callID    pgtype.UUID
+	seq       int64
+	createdAt time.Time
+}
+
+type callChange struct {
+	id              pgtype.UUID
+	created         bool
+	runID           pgtype.UUID
+	turn            int32
+	no              int32
+	name            string
+	arguments       string
+	providerID      pgtype.Text
+	status          string
+	attempt         pgtype.Int4
+	success         pgtype.Bool
+	sha256          pgtype.Text
+	bytes           pgtype.Int8
+	isError         pgtype.Bool
+	reason          pgtype.Text
+	resultMessageID pgtype.UUID
+	position        int64
+	proposedAt      time.Time
+	startedAt       pgtype.Timestamptz
+	executedAt      pgtype.Timestamptz
+	doneAt          pgtype.Timestamptz
+}
+
+// project says what events, which have their seqs, do to the projections. It
+// trusts them to be allowed: who appends has asked the transition table.
+// Events of unknown types change nothing but the session's time.
+func project(events []event.Event) (changes, error) {
+	var p projector
+	for _, e := range events {
+		p.session.updatedAt = e.At
+		if e.Type == event.TypeAssistantDelta {
+			continue // the most frequent type, and it changes nothing
+		}
+		payload, err := event.Decode(e)
+		if err != nil {
+			return changes{}, err
+		}
+		if err := p.add(e, payload); err != nil {
+			return changes{}, fmt.Errorf("%s at seq %d: %w", e.Type, e.Seq, err)
+		}
+	}
+	return p.changes, p.err
+}
+
+// projector collects changes. The first id that is not a UUID is its err.
+type projector struct {
+	changes
+	err error
+}
+
+func (p *projector) add(e event.Event, payload event.Payload) error {
+	switch v := payload.(type) {
+	case event.SessionCreated:
+		p.session.createdAt, p.session.externalID = e.At, text(v.ExternalID)
+	case event.SessionDeleted:
+		p.session.deletedAt = at(e.At)
+	case event.MessageCreated:
+		p.message(e, v.MessageID, v.Role, v.Parts, false)
+	case event.AssistantCompleted:
+		p.message(e, v.MessageID, hooks.RoleAssistant, v.Parts, false)
+		p.finishStep(e)
+	case event.AssistantStopped:
+		if v.MessageID != "" {
+			p.message(e, v.MessageID, hooks.RoleAssistant, v.Parts, true)
+		}
+	case event.ToolExecuted:
+		p.finishStep(e)
+	}
+	p.addToRun(e, payload)
+	p.addToTurn(e, payload)
+	p.addToCall(e, payload)
+	return p.err
+}
+
+func (p *projector) addToRun(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case event.RunCreated:
+		r := p.run(e)
+		r.created, r.createdAt, r.createdSeq = true, e.At, e.Seq
+		r.status, r.agent = runStatus(loop.RunEnqueued), v.Agent
+		r.messageID, r.assistantMessageID = p.id(v.MessageID), p.id(v.AssistantMessageID)
+		r.idempotencyKey, r.requestSHA256 = text(v.IdempotencyKey), text(v.RequestSHA256)
+	case event.RunQueued:
+		r := p.run(e)
+		r.status, r.ticket, r.notBefore = runStatus(loop.RunQueued), bigint(v.Ticket), noTime
+	case event.RunStarted:
+		p.claim(e, v.WorkerID, v.Epoch).startedAt = at(e.At)
+	case event.RunResumed:
+		p.claim(e, v.WorkerID, v.Epoch)
+	case event.RunReleased:
+		r := p.run(e)
+		r.status, r.ticket, r.epoch, r.workerID = runStatus(loop.RunQueued), bigint(v.Ticket), bigint(v.Epoch), noUUID
+		p.session.epoch, r.notBefore = bigint(v.Epoch), noTime
+		if v.NotBefore != nil {
+			r.notBefore = at(*v.NotBefore)
+		}
+		if v.Cause == event.ReleaseWorkerDead {
+			r.takeoversMore++
+		}
+	case event.RunCancelRequested:
+		r := p.run(e)
+		r.cancelRequestedAt, r.cancelReason = at(e.At), pgtype.Text{String: v.Reason, Valid: true}
+	case event.RunCompleted:
+		p.end(e, loop.RunCompleted, string(v.Reason), "")
+	case event.RunFailed:
+		p.end(e, loop.RunFailed, string(v.Reason), v.Error)
+	case event.RunCancelled:
+		p.end(e, loop.RunCancelled, v.Reason, "")
+	}
+}
+
+func (p *projector) finishStep(e event.Event) {
+	r := p.run(e)
+	r.takeovers, r.takeoversMore = integer(0), 0
+}
+
+func (p *projector) claim(e event.Event, workerID string, epoch int64) *runChange {
+	r := p.run(e)
+	r.status, r.workerID, r.epoch, r.notBefore = runStatus(loop.RunRunning), p.id(workerID), bigint(epoch), noTime
+	p.session.epoch = bigint(epoch)
+	return r
+}
+
+func (p *projector) end(e event.Event, status loop.RunStatus, reason, problem string) {
+	r := p.run(e)
+	r.status, r.workerID, r.notBefore = runStatus(status), noUUID, noTime
+	r.reason, r.err = text(reason), text(problem)
+	r.endedAt, r.endedSeq = at(e.At), bigint(e.Seq)
+}
+
+func (p *projector) addToTurn(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case event.TurnStarted:
+		t := p.turn(e, loop.TurnOpen)
+		t.created, t.startedAt = true, e.At
+	case event.ModelRequested:
+		t := p.turn(e, loop.TurnCalling)
+		t.attempt, t.model = integer(v.Attempt), pgtype.Text{String: v.Model, Valid: true}
+	case event.AssistantDiscarded:
+		p.turn(e, loop.TurnOpen)
+	case event.AssistantCompleted:
+		t := p.turn(e, loop.TurnAnswered)
+		t.messageID, t.finish, t.finishRaw = p.id(v.MessageID), text(string(v.Finish)), text(v.FinishRaw)
+		t.inputTokens, t.outputTokens = bigint(v.Usage.InputTokens), bigint(v.Usage.OutputTokens)
+	case event.AssistantStopped:
+		t := p.turn(e, loop.TurnStopped)
+		if v.MessageID != "" {
+			t.messageID = p.id(v.MessageID)
+		}
+	case event.TurnCompleted:
+		p.turn(e, loop.TurnCompleted).completedAt = at(e.At)
+	}
+}
+
+func (p *projector) addToCall(e event.Event, payload event.Payload) {
+	switch v := payload.(type) {
+	case event.ToolProposed:
+		c := p.call(v.CallID, loop.CallProposed)
+		c.created, c.runID, c.turn, c.no = true, p.id(e.RunID), int32(e.Turn), int32(v.Number)
+		c.name, c.arguments, c.providerID = v.Name, v.Arguments, text(v.ProviderCallID)
+		c.position, c.proposedAt = e.Seq, e.At
+	case event.ToolStarted:
+		c := p.call(v.CallID, loop.CallStarted)
+		c.attempt, c.startedAt = integer(v.Attempt), at(e.At)
+	case event.ToolExecuted:
+		c := p.call(v.CallID, loop.CallExecuted)
+		c.success, c.executedAt = boolean(v.Success), at(e.At)
+		c.sha256, c.bytes = pgtype.Text{String: v.SHA256, Valid: true}, bigint(v.Bytes)
+	case event.ToolResult:
+		c := p.call(v.CallID, loop.CallDone)
+		c.isError, c.reason, c.resultMessageID, c.doneAt = boolean(v.IsError), text(string(v.Reason)), p.id(v.MessageID), at(e.At)
+		p.message(e, v.MessageID, hooks.RoleTool, []hooks.Part{{Type: hooks.PartToolResult, ToolResult: &hooks.ToolResult{
+			CallID: v.CallID, Content: v.Content, IsError: v.IsError, Reason: v.Reason,
+		}}}, false)
+		m := &p.messages[len(p.messages)-1]
+		m.position, m.callID = pgtype.Int8{}, c.id
+		if c.created {
+			m.position = bigint(c.position)
+		}
+	}
+}
+
+func (p *projector) message(e event.Event, id string, role hooks.Role, parts []hooks.Part, partial bool) {
+	m := messageRow{
+		id: p.id(id), role: string(role), partial: partial,
+		position: bigint(e.Seq), seq: e.Seq, createdAt: e.At,
+	}
+	if e.RunID != "" {
+		m.runID = p.id(e.RunID)
+	}
+	if e.Turn != 0 {
+		m.turn = integer(e.Turn)
+	}
+	var err error
+	if m.parts, err = encodeParts(parts); err != nil && p.err == nil {
+		p.err = err
+	}
+	p.messages = append(p.messages, m)
+}
+
+// run, turn and call return the change of one row, so that an append has at
+// most one for each. An append holds few: they are searched from the end. The
+// pointer holds until the next call.
+func (p *projector) run(e event.Event) *runChange {
+	id := p.id(e.RunID)
+	for i := len(p.runs) - 1; i >= 0; i-- {
+		if p.runs[i].id == id {
+			return &p.runs[i]
+		}
+	}
+	p.runs = append(p.runs, runChange{id: id})
+	return &p.runs[len(p.runs)-1]
+}
+
+func (p *projector) turn(e event.Event, status loop.TurnStatus) *turnChange {
+	id, no := p.id(e.RunID), int32(e.Turn)
+	for i := len(p.turns) - 1; i >= 0; i-- {
+		if t := &p.turns[i]; t.runID == id && t.no == no {
+			t.status = string(status)
+			return t
+		}
+	}
+	p.turns = append(p.turns, turnChange{runID: id, no: no, status: string(status)})
+	return &p.turns[len(p.turns)-1]
+}
+
+func (p *projector) call(callID string, status loop.CallStatus) *callChange {
+	id := p.id(callID)
+	for i := len(p.calls) - 1; i >= 0; i-- {
+		if c := &p.calls[i]; c.id == id {
+			c.status = string(status)
+			return c
+		}
+	}
+	p.calls = append(p.calls, callChange{id: id, status: string(status)})
+	return &p.calls[len(p.calls)-1]
+}
+
+func (p *projector) id(s string) pgtype.UUID {
+	id, err := parseID(s)
+	if err != nil && p.err == nil {
+		p.err = err
+	}
+	return id
+}
+
+// parseID accepts the canonical form and nothing else, since the database
+// gives that form back.
+func parseID(s string) (pgtype.UUID, error) {
+	id, err := uuid.Parse(s)
+	if err != nil || id.String() != s {
+		return pgtype.UUID{}, fmt.Errorf("%q is not a UUID", event.Shorten(s, 80))
+	}
+	return pgtype.UUID{Bytes: id, Valid: true}, nil
+}
+
+func encodeParts(parts []hooks.Part) (string, error) {
+	if len(parts) == 0 {
+		return "[]", nil
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(parts); err != nil {
+		return "", err
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+// noUUID and noTime empty a column, which NULL in a change does not do.
+var (
+	noUUID = pgtype.UUID{Valid: true}
+	noTime = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+)
+
+func runStatus(s loop.RunStatus) pgtype.Text { return pgtype.Text{String: string(s), Valid: true} }
+
+// text is NULL for "".
+func text(s string) pgtype.Text { return pgtype.Text{String: s, Valid: s != ""} }
+
+func at(t time.Time) pgtype.Timestamptz { return pgtype.Timestamptz{Time: t, Valid: true} }
+
+func integer(n int) pgtype.Int4 { return pgtype.Int4{Int32: int32(n), Valid: true} }
+
+func bigint(n int64) pgtype.Int8 { return pgtype.Int8{Int64: n, Valid: true} }
+
+func boolean(b bool) pgtype.Bool { return pgtype.Bool{Bool: b, Valid: true} }

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Queue puts jobs where workers find them. InsertTx is called once per
+// transaction, for the jobs of every session in it; an error rolls all of them
+// back. It must not commit, and should send nothing that others act on before
+// the commit.
+type Queue interface {
+	InsertTx(ctx context.Context, tx pgx.Tx, jobs []loop.Job) error
+}
+
+// Options configure a [Store]. The zero value can append, but no jobs.
+type Options struct {
+	// Queue takes the jobs of appends; an append with jobs is refused without
+	// one.
+	Queue Queue
+	// Logger gets what no caller is told. Nil discards.
+	Logger *slog.Logger
+	// CommitWindow is how long after the last commit an append of nothing but
+	// deltas waits for company: it trades latency for fewer commits. 0 means
+	// the default of 5 ms, which is also the most; negative means none.
+	CommitWindow time.Duration
+	// PollEvery is how often the store looks for appends of other processes
+	// whose notifications it did not hear; 0 means once a second.
+	PollEvery time.Duration
+	// BeforeCommit is a test point: it is called with the transaction open and
+	// all rows written. Nil in production, where a transaction without jobs
+	// has no such moment.
+	BeforeCommit func(ctx context.Context)
+}
+
+const maxCommitWindow = 5 * time.Millisecond
+
+// committed is what one append added to one session.
+type committed struct {
+	tenantID  string
+	sessionID string
+	events    []event.Event
+	jobs      []loop.Job
+}
+
+// edge hands on what was committed. Of a session, groups come in the order in
+// which they were committed; groups of different sessions may come at the same
+// time. What an append of unknown outcome wrote comes when the outcome is
+// known, and a repeated append comes again. handOn must be quick: the
+// committer waits for it.
+type edge interface {
+	handOn(group []committed)
+}
+
+// Store is the log in Postgres. It is safe for concurrent use. Nothing is
+// appended before Start or after Stop; reads work at any time. The pool
+// belongs to the caller, who closes it after Stop.
+type Store struct {
+	pool   *pgxpool.Pool
+	opts   Options
+	logger *slog.Logger
+
+	delivery  *delivery
+	committer *committer
+
+	mu    sync.Mutex
+	phase phase
+}
+
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseRunning
+	phaseStopped
+)
+
+// New returns a store that is not started. The sessions of the pool should
+// have the limits that [ConfigureRole] sets: without an idle-in-transaction
+// timeout a suspended process can hold the rows of its sessions for ever.
+func New(pool *pgxpool.Pool, opts Options) *Store {
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if opts.CommitWindow == 0 {
+		opts.CommitWindow = maxCommitWindow
+	}
+	opts.CommitWindow = min(max(opts.CommitWindow, 0), maxCommitWindow)
+	s := &Store{pool: pool, opts: opts, logger: opts.Logger}
+	s.delivery = newDelivery(pool, opts.PollEvery, opts.Logger)
+	s.committer = newCommitter(s, s.delivery)
+	return s
+}
+
+// Start begins to commit. It may be called once; a store does not start again
+// after Stop. Ending ctx does not stop the store.
+func (s *Store) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.phase != phaseNew {
+		return errors.New("start store: it was started or stopped before")
+	}
+	s.phase = phaseRunning
+	s.delivery.start()
+	s.committer.start(context.WithoutCancel(ctx))
+	return nil
+}
+
+// Stop refuses further appends, commits those that were accepted and returns.
+// When ctx ends first, the appends that are still open are given up: their
+// callers get an error and do not know whether they went through. Stop may be
+// called twice, and before Start.
+func (s *Store) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	started := s.phase == phaseRunning || s.phase == phaseStopped
+	if started {
+		s.phase = phaseStopped
+	}
+	s.mu.Unlock()
+	if !started {
+		return nil
+	}
+	// The edge goes last, so that what was committed last is handed on too.
+	err := s.committer.stop(ctx)
+	s.delivery.stop()
+	return err
+}
+
+var _ loop.Log = (*Store)(nil)

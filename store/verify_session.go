@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// utc is the one way in which Verify writes a time.
+func utc(column string) string {
+	return `to_char(` + column + ` AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') AS ` + column
+}
+
+// The projections of one session as text. The first column is the key.
+var projected = map[string]string{
+	"sessions": `SELECT id::text, tenant_id, external_id, ` + utc("created_at") + `, ` + utc("updated_at") + `, ` + utc("deleted_at") + `,
+		last_seq::text, run_epoch::text, append_id::text
+		FROM agentd.sessions WHERE id = $1`,
+	"runs": `SELECT id::text, tenant_id, status, agent, message_id::text, assistant_message_id::text, idempotency_key, request_sha256,
+		ticket::text, worker_id::text, epoch::text, takeovers::text, ` + utc("not_before") + `, ` + utc("cancel_requested_at") + `,
+		cancel_reason, reason, error, ` + utc("created_at") + `, ` + utc("started_at") + `, ` + utc("ended_at") + `,
+		created_seq::text, ended_seq::text
+		FROM agentd.runs WHERE session_id = $1`,
+	"turns": `SELECT run_id::text || '/' || turn_no AS key, tenant_id, status, attempt::text, model, message_id::text, finish_reason, finish_raw,
+		input_tokens::text, output_tokens::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
+		FROM agentd.turns WHERE session_id = $1`,
+	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `
+		FROM agentd.messages WHERE session_id = $1`,
+	"tool_calls": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_no::text, name, arguments, provider_call_id, status, attempt::text,
+		success::text, output_sha256, output_bytes::text, is_error::text, result_reason, result_message_id::text, position::text,
+		` + utc("proposed_at") + `, ` + utc("started_at") + `, ` + utc("executed_at") + `, ` + utc("done_at") + `
+		FROM agentd.tool_calls WHERE session_id = $1`,
+}
+
+// columns are the values of a row by name; NULL is absent.
+type columns map[string]string
+
+// table has the rows by key.
+type table map[string]columns
+
+func verifySession(ctx context.Context, tx pgx.Tx, id string, report *Report) error {
+	h := newHistory(id, report)
+	if err := h.read(ctx, tx); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(projected)) {
+		got, err := readTable(ctx, tx, name, id)
+		if err != nil {
+			return err
+		}
+		compare(report, name, got, h.want(name))
+	}
+	report.Sessions++
+	report.Runs += int64(len(h.state.Runs))
+	report.ToolCalls += int64(len(h.calls))
+	return nil
+}
+
+func readTable(ctx context.Context, tx pgx.Tx, name, sessionID string) (table, error) {
+	rows, err := tx.Query(ctx, projected[name], sessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	out := table{}
+	fields := rows.FieldDescriptions()
+	for rows.Next() {
+		values := make([]*string, len(fields))
+		into := make([]any, len(fields))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return nil, err
+		}
+		r := columns{}
+		for i, v := range values[1:] {
+			if v != nil {
+				r[fields[i+1].Name] = *v
+			}
+		}
+		if parts, ok := r["parts"]; ok {
+			r["parts"] = canonicalParts(parts)
+		}
+		out[*values[0]] = r
+	}
+	return out, rows.Err()
+}
+
+// canonicalParts makes what another release encoded comparable.
+func canonicalParts(stored string) string {
+	var parts []hooks.Part
+	if err := json.Unmarshal([]byte(stored), &parts); err != nil {
+		return stored
+	}
+	text, err := encodeParts(parts)
+	if err != nil {
+		return stored
+	}
+	return text
+}
+
+func compare(report *Report, name string, got, want table) {
+	keys := maps.Clone(want)
+	maps.Copy(keys, got)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		g, exists := got[key]
+		w, wanted := want[key]
+		switch {
+		case !exists:
+			report.add(Difference{Table: name, Row: key, Got: "no row", Want: "a row"})
+		case !wanted:
+			report.add(Difference{Table: name, Row: key, Got: "a row", Want: "no row"})
+		default:
+			compareRow(report, Difference{Table: name, Row: key}, g, w)
+		}
+	}
+}
+
+func compareRow(report *Report, at Difference, got, want columns) {
+	names := maps.Clone(want)
+	maps.Copy(names, got)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		g, isSet := got[name]
+		w, mayBeSet := want[name]
+		if g != w || isSet != mayBeSet {
+			at.Column, at.Got, at.Want = name, quoted(g, isSet), quoted(w, mayBeSet)
+			report.add(at)
+		}
+	}
+}
+
+func quoted(value string, isSet bool) string {
+	if !isSet {
+		return "NULL"
+	}
+	return fmt.Sprintf("%q", value)
+}
