@@ -63,7 +63,8 @@ type Memory struct {
 // Page asks for one page of a list. The zero value is the first page of the
 // default size.
 type Page struct {
-	// Limit is the most that is returned; 0 means 50, and more than 200 is 200.
+	// Limit is the most that is returned; 0 means 50, and more than 1000 is
+	// 1000.
 	Limit int
 	// After is the ID of the last element of the page before, "" for the first
 	// page. One that was never in the list is [ErrInvalid].

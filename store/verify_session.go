@@ -107,7 +107,8 @@ func canonicalParts(stored string) string {
 }
 
 func compare(report *Report, name string, got, want table) {
-	keys := maps.Clone(want)
+	keys := table{} // a clone of a nil map would be nil
+	maps.Copy(keys, want)
 	maps.Copy(keys, got)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		g, exists := got[key]
@@ -124,7 +125,8 @@ func compare(report *Report, name string, got, want table) {
 }
 
 func compareRow(report *Report, at Difference, got, want columns) {
-	names := maps.Clone(want)
+	names := columns{}
+	maps.Copy(names, want)
 	maps.Copy(names, got)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		g, isSet := got[name]

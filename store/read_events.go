@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// poolReader is the hub's eye on the database.
+type poolReader struct{ pool *pgxpool.Pool }
+
+var _ logReader = poolReader{}
+
+// readAfter reads the head and the events in one statement, so in one snapshot.
+func (r poolReader) readAfter(ctx context.Context, tenantID, sessionID string, after int64, limit int) (found, error) {
+	rows, err := r.pool.Query(ctx, `
+		SELECT s.last_seq, e.seq, e.type, e.run_id::text, e.turn_no, e.at, e.actor_kind, e.actor_id, e.payload
+		FROM agentd.sessions s
+		LEFT JOIN LATERAL (
+			SELECT seq, type, run_id, turn_no, at, actor_kind, actor_id, payload
+			FROM agentd.events
+			WHERE session_id = s.id AND seq > $3
+			ORDER BY seq LIMIT $4) e ON true
+		WHERE s.id = $1 AND s.tenant_id = $2 AND s.deleted_at IS NULL
+		ORDER BY e.seq`, sessionID, tenantID, after, limit)
+	if err != nil {
+		return found{}, err
+	}
+	f := found{after: after}
+	visible := false
+	var row struct {
+		seq       *int64 // nil when there are no events, and so for all that follow
+		kind      *string
+		runID     *string
+		turn      *int
+		at        *time.Time
+		actorKind *string
+		actorID   *string
+		payload   []byte
+	}
+	_, err = pgx.ForEachRow(rows, []any{
+		&f.head, &row.seq, &row.kind, &row.runID, &row.turn, &row.at, &row.actorKind, &row.actorID, &row.payload,
+	}, func() error {
+		visible = true
+		if row.seq == nil {
+			return nil
+		}
+		f.events = append(f.events, event.Event{
+			SessionID: sessionID,
+			Seq:       *row.seq,
+			Type:      event.Type(*row.kind),
+			RunID:     orZero(row.runID),
+			Turn:      orZero(row.turn),
+			At:        row.at.UTC(),
+			Actor:     event.Actor{Kind: event.ActorKind(*row.actorKind), ID: *row.actorID},
+			Payload:   row.payload,
+		})
+		return nil
+	})
+	if err != nil {
+		return found{}, err
+	}
+	if !visible {
+		return found{}, loop.ErrNotFound
+	}
+	f.whole = len(f.events) < limit
+	return f, nil
+}
+
+func (r poolReader) heads(ctx context.Context, sessionIDs []string) ([]head, error) {
+	rows, err := r.pool.Query(ctx, `
+		SELECT id::text, last_seq, deleted_at IS NOT NULL
+		FROM agentd.sessions WHERE id = ANY($1::uuid[])`, sessionIDs)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h head, err error) {
+		return h, row.Scan(&h.sessionID, &h.lastSeq, &h.deleted)
+	})
+}
+
+// Next returns up to limit events with a seq above after, in order, as soon as
+// there are any; until then it blocks, and returns ctx's error when ctx ends.
+// Calling it again with the last seq that it returned gives every event once,
+// without a hole: the seqs decide, not the signals. A session that is deleted,
+// or deleted while it waits, is [loop.ErrNotFound]. A cursor ahead of the
+// session waits until the session has passed it. The events share memory with
+// what other callers get and must not be changed. It holds no goroutine and,
+// while it waits, no connection.
+func (s *Store) Next(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
+	id, ok := canonicalID(sessionID)
+	if !ok || !storable(tenantID) {
+		return nil, loop.ErrNotFound
+	}
+	if limit <= 0 {
+		return nil, &loop.InvalidError{Field: "limit", Problem: "must be at least 1"}
+	}
+	return s.delivery.hub.next(ctx, tenantID, id, max(after, 0), limit)
+}
+
+// Watch implements [loop.Log]. An id that is none gets no signal.
+func (s *Store) Watch(sessionID string) (signals <-chan struct{}, stop func()) {
+	id, ok := canonicalID(sessionID)
+	if !ok {
+		return make(chan struct{}), func() {}
+	}
+	return s.delivery.hub.watch(id)
+}
+
+// canonicalID is the one way to write an id; false for a text that is none.
+func canonicalID(text string) (string, bool) {
+	id, err := uuid.Parse(text)
+	return id.String(), err == nil && len(text) == len(uuid.UUID{}.String())
+}
+
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,92 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+type messageInfoRow struct {
+	ID        string
+	RunID     *string
+	TurnNo    *int
+	Role      string
+	Parts     []byte
+	Partial   bool
+	Position  int64
+	CreatedAt time.Time
+}
+
+func (r messageInfoRow) info() (loop.MessageInfo, error) {
+	m := loop.MessageInfo{
+		Message: hooks.Message{
+			ID:       r.ID,
+			RunID:    orZero(r.RunID),
+			Role:     hooks.Role(r.Role),
+			Partial:  r.Partial,
+			Position: r.Position,
+		},
+		Turn:      orZero(r.TurnNo),
+		CreatedAt: r.CreatedAt.UTC(),
+	}
+	if err := json.Unmarshal(r.Parts, &m.Parts); err != nil {
+		return m, fmt.Errorf("parts of message %s: %w", r.ID, err)
+	}
+	return m, nil
+}
+
+// ListMessages returns a page of what was said in a session, in order of
+// position. A session that the tenant does not see, and a page after a message
+// that is not in it, are [loop.ErrNotFound].
+func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error) {
+	id, err := s.visibleSession(ctx, tenantID, sessionID)
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	after, err := s.messagePosition(ctx, id, page.After)
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	rows, err := s.pool.Query(ctx, `
+		SELECT id::text AS id, run_id::text AS run_id, turn_no, role, parts, partial, position, created_at
+		FROM agentd.messages
+		WHERE session_id = $1 AND tenant_id = $2 AND position > $3
+		ORDER BY position LIMIT $4`, id, tenantID, after, pageLimit(page.Limit))
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[messageInfoRow])
+	if err != nil {
+		return nil, fmt.Errorf("list messages: %w", err)
+	}
+	infos := make([]loop.MessageInfo, len(found))
+	for i, row := range found {
+		if infos[i], err = row.info(); err != nil {
+			return nil, fmt.Errorf("list messages: %w", err)
+		}
+	}
+	return infos, nil
+}
+
+// messagePosition is 0 for "".
+func (s *Store) messagePosition(ctx context.Context, sessionID, messageID string) (position int64, err error) {
+	if messageID == "" {
+		return 0, nil
+	}
+	id, ok := canonicalID(messageID)
+	if !ok {
+		return 0, loop.ErrNotFound
+	}
+	err = s.pool.QueryRow(ctx, `SELECT position FROM agentd.messages WHERE id = $1 AND session_id = $2`, id, sessionID).Scan(&position)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, loop.ErrNotFound
+	}
+	return position, err
+}

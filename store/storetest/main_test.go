@@ -1,0 +1,7 @@
+package storetest
+
+import (
+	"testing"
+)
+
+func TestMain(m *testing.M) { Main(m) }
