@@ -2,6 +2,8 @@ package event
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -63,6 +65,9 @@ var registry = map[Type]func(json.RawMessage) (Payload, error){
 	TypeRunFailed:          as[RunFailed],
 	TypeRunCancelled:       as[RunCancelled],
 }
+
+// Types returns the event types that this binary knows, sorted.
+func Types() []Type { return slices.Sorted(maps.Keys(registry)) }
 
 // SessionCreated is the first event of every log.
 type SessionCreated struct {
