@@ -1,0 +1,5 @@
+package worker_test
+
+const childEnv = "AGENTD_WORKER_TEST_CHILD"
+
+func child(string) int { return 1 }

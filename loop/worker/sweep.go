@@ -1,0 +1,214 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+const (
+	// sweepLimit bounds what one look returns; the next one goes on.
+	sweepLimit = 1000
+	// sweepWidth is how many runs are queued again at the same time. They share
+	// commits.
+	sweepWidth = 16
+	// sweepTimeout ends a look at a database that does not answer.
+	sweepTimeout = 10 * time.Second
+	// Looks that read the queue are made at every lookAgain-th sweep, and when a
+	// worker was found dead.
+	lookAgain = 4
+	// jobSettles is how long after the end of a job its run counts as lost. A
+	// run whose job ends again and again without a claim must not fill its log.
+	jobSettles = 5 * time.Second
+
+	forgetEvery = time.Hour
+	keepGone    = 24 * time.Hour
+)
+
+// The causes of run.queued.
+const (
+	causeDue     = "due"
+	causeJobLost = "job_lost"
+)
+
+// sweeper finds workers that are dead and runs that nobody advances. Every
+// worker has one, and any number may do the same work at once: what they append
+// holds only if the run is still as they found it. It is used by one goroutine.
+type sweeper struct {
+	inc   *incarnation
+	actor event.Actor
+
+	sweeps int
+	// left and fetched are runs that this worker seems to have, while no engine
+	// works on them, with the time of the first look that found them so.
+	left       map[string]time.Time
+	fetched    map[string]time.Time
+	forgetting time.Time // when rows were last deleted
+	failing    bool
+}
+
+func newSweeper(inc *incarnation) *sweeper {
+	return &sweeper{inc: inc, actor: event.System("worker:" + inc.id)}
+}
+
+func (s *sweeper) run(ctx context.Context) {
+	every := s.inc.cfg.Sweep
+	t := time.NewTimer(every)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		err := s.sweep(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !s.failing:
+			s.inc.log.WarnContext(ctx, "sweep for dead workers", "error", err)
+		case err == nil && s.failing:
+			s.inc.log.InfoContext(ctx, "sweeps for dead workers succeed again")
+		}
+		s.failing = err != nil
+		t.Reset(every*3/4 + rand.N(every/2))
+	}
+}
+
+func (s *sweeper) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sweepTimeout)
+	defer cancel()
+	cfg := s.inc.cfg
+	// A worker whose connection is lost has made another one before stale.
+	stale := cfg.Heartbeat * 3 / 2
+	dead, err := cfg.Leases.DeclareDead(ctx, s.inc.id, cfg.Lease, stale)
+	for _, id := range dead {
+		s.inc.log.WarnContext(ctx, "worker declared dead", "dead", id)
+	}
+	if err != nil {
+		return err
+	}
+	orphans, err := cfg.Leases.Orphans(ctx, sweepLimit)
+	if err != nil {
+		return err
+	}
+	if err := s.release(ctx, orphans); err != nil {
+		return err
+	}
+	due, err := cfg.Leases.Due(ctx, sweepLimit)
+	if err != nil {
+		return err
+	}
+	if err := s.requeue(ctx, due, causeDue); err != nil {
+		return err
+	}
+	s.sweeps++
+	if s.sweeps%lookAgain != 0 && len(dead) == 0 && len(orphans) == 0 {
+		return nil
+	}
+	return s.lookAgain(ctx)
+}
+
+// lookAgain finds what went wrong without anybody's death, or before a claim.
+func (s *sweeper) lookAgain(ctx context.Context) error {
+	leases := s.inc.cfg.Leases
+	lost, err := leases.Lost(ctx, jobSettles, sweepLimit)
+	if err != nil {
+		return err
+	}
+	if err := s.requeue(ctx, lost, causeJobLost); err != nil {
+		return err
+	}
+	held, err := leases.Held(ctx, s.inc.id, s.inc.runs.ids())
+	if err != nil {
+		return err
+	}
+	s.left, held = aged(s, s.left, held, func(r loop.Release) (key, runID string) { return r.RunID, r.RunID })
+	if err := s.release(ctx, held); err != nil {
+		return err
+	}
+	fetched, err := leases.Fetched(ctx, s.inc.id, s.inc.runs.ids())
+	if err != nil {
+		return err
+	}
+	s.fetched, fetched = aged(s, s.fetched, fetched, func(j loop.Job) (key, runID string) {
+		return fmt.Sprintf("%s/%d", j.RunID, j.Ticket), j.RunID
+	})
+	if err := s.requeue(ctx, fetched, causeJobLost); err != nil {
+		return err
+	}
+	if time.Since(s.forgetting) < forgetEvery {
+		return nil
+	}
+	s.forgetting = time.Now()
+	return leases.Forget(ctx, keepGone)
+}
+
+// aged returns what was found now, with the time at which it was first found,
+// and of that what has been so for a whole lease.
+func aged[T any](s *sweeper, first map[string]time.Time, found []T, name func(T) (key, runID string)) (map[string]time.Time, []T) {
+	now := time.Now()
+	next := make(map[string]time.Time, len(found))
+	var old []T
+	for _, x := range found {
+		key, runID := name(x)
+		if s.inc.runs.has(runID) {
+			continue
+		}
+		since, ok := first[key]
+		if !ok {
+			since = now
+		}
+		next[key] = since
+		if now.Sub(since) >= s.inc.cfg.Lease {
+			old = append(old, x)
+		}
+	}
+	return next, old
+}
+
+func (s *sweeper) release(ctx context.Context, runs []loop.Release) error {
+	return each(ctx, runs, func(ctx context.Context, r loop.Release) error {
+		r.Actor = s.actor
+		done, err := s.inc.cfg.Commands.ReleaseDead(ctx, r)
+		if err != nil {
+			return fmt.Errorf("release run %s: %w", r.RunID, err)
+		}
+		if done {
+			s.inc.log.WarnContext(ctx, "run taken away from a dead worker", "run", r.RunID, "session", r.SessionID, "dead", r.WorkerID)
+		}
+		return nil
+	})
+}
+
+func (s *sweeper) requeue(ctx context.Context, jobs []loop.Job, cause string) error {
+	return each(ctx, jobs, func(ctx context.Context, j loop.Job) error {
+		done, err := s.inc.cfg.Commands.Requeue(ctx, j, cause, s.actor)
+		if err != nil {
+			return fmt.Errorf("queue run %s again: %w", j.RunID, err)
+		}
+		if done {
+			s.inc.log.InfoContext(ctx, "run queued again", "run", j.RunID, "session", j.SessionID, "cause", cause)
+		}
+		return nil
+	})
+}
+
+// each calls f for every item, in an order that differs from that of other
+// sweepers, so that they share the work. One that fails does not keep the
+// others from their turn.
+func each[T any](ctx context.Context, items []T, f func(context.Context, T) error) error {
+	rand.Shuffle(len(items), func(i, j int) { items[i], items[j] = items[j], items[i] })
+	var g errgroup.Group
+	g.SetLimit(sweepWidth)
+	for _, x := range items {
+		g.Go(func() error { return f(ctx, x) })
+	}
+	return g.Wait()
+}

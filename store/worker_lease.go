@@ -1,0 +1,171 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Leases is the table of workers, as seen by one process. The lease of every
+// run that a worker holds is the alive_until of the worker's row. Heartbeats
+// have a connection of their own, so that an exhausted pool lets no lease run
+// out; everything else goes through the store's pool. It is safe for
+// concurrent use, and one worker at a time has the heartbeat.
+type Leases struct {
+	pool   *pgxpool.Pool
+	config *pgx.ConnConfig
+	hub    *hub
+
+	mu   sync.Mutex // held for as long as a heartbeat takes
+	conn *pgx.Conn  // nil when there is none
+	// locked says that conn holds the worker's advisory lock.
+	locked bool
+
+	suspectsMu sync.Mutex
+	// suspects are the workers whose lock the last look found free.
+	suspects []string
+}
+
+// NewLeases returns the table of workers in the database of s, which need not
+// be started.
+func NewLeases(s *Store) *Leases {
+	config := s.pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] = "agentd heartbeat"
+	return &Leases{pool: s.pool, config: config, hub: s.delivery.hub}
+}
+
+// advisoryKey is the key of the lock that a worker holds while its heartbeat's
+// connection is up: the random half of its id.
+const advisoryKey = `('x' || right(replace(%s::text, '-', ''), 16))::bit(64)::bigint`
+
+var (
+	lockQuery = fmt.Sprintf(`SELECT pg_try_advisory_lock(`+advisoryKey+`)`, "$1")
+
+	// lockIsFree is a condition on a worker w.
+	lockIsFree = fmt.Sprintf(`NOT EXISTS (
+		SELECT FROM pg_catalog.pg_locks AS l
+		WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+			AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
+			AND (l.classid::bigint << 32 | l.objid::bigint) = `+advisoryKey+`)`, "w.id")
+)
+
+// Join makes the row of a worker that starts now; its lease is the given one
+// until the first heartbeat. A heartbeat of another worker's is over.
+func (l *Leases) Join(ctx context.Context, workerID, version string, lease time.Duration) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangUp()
+	if err := l.connect(ctx, workerID); err != nil {
+		return fmt.Errorf("register worker: %w", err)
+	}
+	_, err := l.conn.Exec(ctx, `
+		INSERT INTO agentd.workers (id, started_at, connected_since, heartbeat_at, alive_until, version)
+		SELECT $1, c.now, c.now, c.now, c.now + $3::interval, $2
+		FROM (SELECT agentd.clock() AS now) AS c`, workerID, version, lease)
+	if err != nil {
+		l.hangUp()
+		return fmt.Errorf("register worker: %w", err)
+	}
+	return nil
+}
+
+// Beat says that a worker is alive, for another lease. It returns false if the
+// worker was declared dead, and else the sessions of those of its runs that
+// somebody asked to stop. It connects again when the connection was lost,
+// which starts the worker's time as a connected one anew; so does a heartbeat
+// that comes when the lease has run out. An error says nothing about the
+// worker.
+func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration) (alive bool, cancelled []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer func() {
+		if err != nil {
+			l.hangUp()
+			err = fmt.Errorf("heartbeat: %w", err)
+		}
+	}()
+	fresh := l.conn == nil || l.conn.IsClosed()
+	if fresh {
+		l.hangUp()
+		if err := l.connect(ctx, workerID); err != nil {
+			return false, nil, err
+		}
+	}
+	if !l.locked {
+		// The server still believes in a connection that is gone. When it finds
+		// out, the lock must not stay free.
+		if err := l.lock(ctx, workerID); err != nil {
+			return false, nil, err
+		}
+	}
+	err = l.conn.QueryRow(ctx, `
+		WITH beat AS (
+			UPDATE agentd.workers AS w SET
+				connected_since = CASE WHEN $3 OR w.alive_until < c.now THEN c.now ELSE w.connected_since END,
+				heartbeat_at = c.now,
+				alive_until = c.now + $2::interval
+			FROM (SELECT agentd.clock() AS now) AS c
+			WHERE w.id = $1 AND w.dead_at IS NULL AND w.stopped_at IS NULL
+			RETURNING w.id)
+		SELECT ARRAY(
+			SELECT r.session_id::text FROM agentd.runs AS r
+			WHERE r.worker_id = beat.id AND r.status = 'running' AND r.cancel_requested_at IS NOT NULL)
+		FROM beat`, workerID, lease, fresh).Scan(&cancelled)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil, nil
+	}
+	return err == nil, cancelled, err
+}
+
+// Leave says that a worker has stopped by itself: what it still holds may be
+// taken up by others at once. A worker that is dead stays so.
+func (l *Leases) Leave(ctx context.Context, workerID string) error {
+	_, err := l.pool.Exec(ctx, `
+		UPDATE agentd.workers SET stopped_at = agentd.clock()
+		WHERE id = $1 AND dead_at IS NULL AND stopped_at IS NULL`, workerID)
+	if err != nil {
+		return fmt.Errorf("unregister worker: %w", err)
+	}
+	return nil
+}
+
+// Close ends the heartbeat's connection. The next heartbeat makes another.
+func (l *Leases) Close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hangUp()
+}
+
+// connect and what follows are called under the lock.
+func (l *Leases) connect(ctx context.Context, workerID string) error {
+	conn, err := pgx.ConnectConfig(ctx, l.config)
+	if err != nil {
+		return err
+	}
+	l.conn = conn
+	if err := l.lock(ctx, workerID); err != nil {
+		l.hangUp()
+		return err
+	}
+	return nil
+}
+
+func (l *Leases) lock(ctx context.Context, workerID string) error {
+	return l.conn.QueryRow(ctx, lockQuery, workerID).Scan(&l.locked)
+}
+
+// hangUp does not wait for a server that is silent.
+func (l *Leases) hangUp() {
+	if l.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_ = l.conn.Close(ctx) // it is of no use any more, whatever this says
+	l.conn, l.locked = nil, false
+}
