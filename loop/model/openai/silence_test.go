@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +21,12 @@ type slowProvider struct {
 	pause time.Duration
 	// stall, if it is set, follows the body instead of its end.
 	stall bool
+	// closed counts the bodies that were closed.
+	closed *atomic.Int32
 }
 
 func (s slowProvider) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(&slowBody{slowProvider: s, done: r.Context().Done(), err: r.Context().Err})}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: &slowBody{slowProvider: s, done: r.Context().Done(), err: r.Context().Err}}, nil
 }
 
 type slowBody struct {
@@ -50,6 +53,13 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	n := copy(p[:1], b.body)
 	b.body = b.body[n:]
 	return n, nil
+}
+
+func (b *slowBody) Close() error {
+	if b.closed != nil {
+		b.closed.Add(1)
+	}
+	return nil
 }
 
 func (s slowProvider) model(t *testing.T, cfg openai.Config) *openai.Model {
@@ -92,7 +102,8 @@ func TestKeepAlivesKeepACallAlive(t *testing.T) {
 func TestASlowConsumerIsNotASilentProvider(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := slowProvider{body: fixture(t, "finish_and_done")}.model(t, openai.Config{})
+		var closed atomic.Int32
+		m := slowProvider{body: fixture(t, "finish_and_done"), closed: &closed}.model(t, openai.Config{})
 		last := stream.Chunk{}
 		for c, err := range m.Stream(t.Context(), hello()) {
 			if err != nil {
@@ -103,6 +114,9 @@ func TestASlowConsumerIsNotASilentProvider(t *testing.T) {
 		}
 		if last.Kind != stream.KindFinish {
 			t.Errorf("the last chunk was %+v", last)
+		}
+		if n := closed.Load(); n != 1 {
+			t.Errorf("the body was closed %d times", n)
 		}
 	})
 }

@@ -46,6 +46,7 @@ func TestFrames(t *testing.T) {
 		{"SimilarField", "database: x\n\ndata: a\n\n", []string{"a"}},
 		{"EmptyData", "data:\n\ndata: \n\ndata\n\n", []string{"", "", ""}},
 		{"TwoLines", "data: a\ndata: b\n\n", []string{"a\nb"}},
+		{"TwoLinesCRLF", "data: a\r\ndata: b\r\n\r\n", []string{"a\nb"}},
 		{"BlankLines", "\n\n\ndata: a\n\n\n\n", []string{"a"}},
 		{"ByteOrderMark", "\xEF\xBB\xBFdata: a\n\n", []string{"a"}},
 		{"MarkLater", "\n\xEF\xBB\xBFdata: a\n\n", nil},
