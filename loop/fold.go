@@ -181,12 +181,15 @@ func (c Call) apply(e event.Event, p event.Payload) Call {
 	return c
 }
 
+// appendBlock adds d to its block, as the whole answer will have it: texts that
+// alternate stay two texts.
 func appendBlock(blocks []PartialBlock, d event.AssistantDelta) []PartialBlock {
-	n := len(blocks)
-	if n > 0 && blocks[n-1].Lane == d.Lane && blocks[n-1].BlockID == d.BlockID {
-		blocks = slices.Clone(blocks)
-		blocks[n-1].Text += d.Text
-		return blocks
+	for i := len(blocks) - 1; i >= 0; i-- {
+		if blocks[i].Lane == d.Lane && blocks[i].BlockID == d.BlockID {
+			blocks = slices.Clone(blocks)
+			blocks[i].Text += d.Text
+			return blocks
+		}
 	}
 	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text})
 }

@@ -1,0 +1,417 @@
+package loop_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+)
+
+// status is where the run "run", its last turn and its call "c1" stand.
+type status struct {
+	run  loop.RunStatus
+	turn loop.TurnStatus
+	call loop.CallStatus
+}
+
+func statusOf(s loop.State) status {
+	r, _ := s.Run("run")
+	t, _ := r.Turn()
+	out := status{run: r.Status, turn: t.Status}
+	for _, c := range t.Calls {
+		if c.ID == "c1" {
+			out.call = c.Status
+		}
+	}
+	return out
+}
+
+// scene is a state and what it allows: each event type that may follow, with
+// the status that it leads to. Everything else is refused.
+type scene struct {
+	log    []event.Payload // what led here, after session.created
+	status status
+	allows map[event.Type]status
+}
+
+var (
+	created   = event.RunCreated{Agent: "demo", MessageID: "m", AssistantMessageID: "am"}
+	queued    = event.RunQueued{Ticket: 1}
+	started   = event.RunStarted{WorkerID: "w", Epoch: 1, Ticket: 1}
+	requested = event.ModelRequested{Attempt: 1, Model: "x", MessageIDs: []string{"m"}}
+	answered  = event.AssistantCompleted{Attempt: 1, MessageID: "a", Parts: []hooks.Part{}, Finish: stream.FinishStop}
+	stopped   = event.AssistantStopped{Attempt: 1, Reason: "cancelled"}
+	proposed  = event.ToolProposed{CallID: "c1", Number: 1, Name: "look", Arguments: "{}"}
+	toolStart = event.ToolStarted{CallID: "c1", Attempt: 1}
+	executed  = event.ToolExecuted{CallID: "c1", Attempt: 1, Success: true}
+	result    = event.ToolResult{CallID: "c1", MessageID: "t", Name: "look", Content: "seen"}
+	released  = event.RunReleased{Cause: event.ReleaseWorkerDead, WorkerID: "w", Epoch: 2, Ticket: 2}
+	completed = event.RunCompleted{Reason: stream.FinishStop}
+	failed    = event.RunFailed{Reason: event.FailModel, Error: "no"}
+	cancelled = event.RunCancelled{Reason: "enough"}
+)
+
+// to is what every scene with a live session allows besides its own.
+func to(base status, own map[event.Type]status) map[event.Type]status {
+	out := map[event.Type]status{event.TypeMessageCreated: base}
+	for k, v := range own {
+		out[k] = v
+	}
+	return out
+}
+
+func log(pieces ...any) []event.Payload {
+	var out []event.Payload
+	for _, p := range pieces {
+		switch p := p.(type) {
+		case []event.Payload:
+			out = append(out, p...)
+		case event.Payload:
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+func scenes() map[string]scene {
+	const (
+		enq, que, run               = loop.RunEnqueued, loop.RunQueued, loop.RunRunning
+		com, fai, can               = loop.RunCompleted, loop.RunFailed, loop.RunCancelled
+		open, calling, ans, stp, tc = loop.TurnOpen, loop.TurnCalling, loop.TurnAnswered, loop.TurnStopped, loop.TurnCompleted
+		pro, sta, exe, done         = loop.CallProposed, loop.CallStarted, loop.CallExecuted, loop.CallDone
+	)
+	toQueued := log(created, queued)
+	toRunning := log(toQueued, started)
+	toCalling := log(toRunning, event.TurnStarted{}, requested)
+	toAnswered := log(toCalling, answered)
+	toProposed := log(toAnswered, proposed)
+	toStarted := log(toProposed, toolStart)
+	toExecuted := log(toStarted, executed)
+	toDone := log(toExecuted, result)
+	toTurnEnd := log(toDone, event.TurnCompleted{})
+	// ends is what a running run with nothing open allows.
+	ends := func(s status, own map[event.Type]status) map[event.Type]status {
+		own[event.TypeRunReleased] = status{que, s.turn, s.call}
+		own[event.TypeRunCancelRequested] = s
+		if s.turn != calling && s.call != pro && s.call != sta && s.call != exe {
+			own[event.TypeRunFailed] = status{fai, s.turn, s.call}
+			own[event.TypeRunCancelled] = status{can, s.turn, s.call}
+		}
+		return to(s, own)
+	}
+	type row = map[event.Type]status
+	return map[string]scene{
+		"no run": {nil, status{}, to(status{}, row{
+			event.TypeRunCreated: {run: enq}, event.TypeSessionDeleted: {},
+		})},
+		"enqueued": {log(created), status{run: enq}, to(status{run: enq}, row{
+			event.TypeRunQueued: {run: que}, event.TypeSessionDeleted: {run: enq},
+		})},
+		"queued": {toQueued, status{run: que}, to(status{run: que}, row{
+			event.TypeRunQueued: {run: que}, event.TypeRunStarted: {run: run}, event.TypeRunCancelRequested: {run: que},
+			event.TypeRunFailed: {run: fai}, event.TypeRunCancelled: {run: can},
+		})},
+		"queued again in a model call": {log(toCalling, released), status{que, calling, ""}, to(status{que, calling, ""}, row{
+			event.TypeRunQueued: {que, calling, ""}, event.TypeRunResumed: {run, calling, ""},
+			event.TypeRunCancelRequested: {que, calling, ""}, event.TypeAssistantStopped: {que, stp, ""},
+		})},
+		"queued again with an open call": {log(toStarted, released), status{que, ans, sta}, to(status{que, ans, sta}, row{
+			event.TypeRunQueued: {que, ans, sta}, event.TypeRunResumed: {run, ans, sta},
+			event.TypeRunCancelRequested: {que, ans, sta}, event.TypeToolResult: {que, ans, done},
+		})},
+		"running": {toRunning, status{run: run}, ends(status{run: run}, row{event.TypeTurnStarted: {run, open, ""}})},
+		"turn open": {log(toRunning, event.TurnStarted{}), status{run, open, ""}, ends(status{run, open, ""}, row{
+			event.TypeModelRequested: {run, calling, ""},
+		})},
+		"turn calling": {toCalling, status{run, calling, ""}, ends(status{run, calling, ""}, row{
+			event.TypeAssistantDelta: {run, calling, ""}, event.TypeAssistantDiscarded: {run, open, ""},
+			event.TypeAssistantCompleted: {run, ans, ""}, event.TypeAssistantStopped: {run, stp, ""},
+		})},
+		"turn answered": {toAnswered, status{run, ans, ""}, ends(status{run, ans, ""}, row{
+			event.TypeToolProposed: {run, ans, pro}, event.TypeTurnCompleted: {run, tc, ""},
+		})},
+		"turn stopped": {log(toCalling, stopped), status{run, stp, ""}, ends(status{run, stp, ""}, row{})},
+		"turn completed": {toTurnEnd, status{run, tc, done}, ends(status{run, tc, done}, row{
+			event.TypeTurnStarted: {run, open, ""}, event.TypeRunCompleted: {com, tc, done},
+		})},
+		"call proposed": {toProposed, status{run, ans, pro}, ends(status{run, ans, pro}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done},
+		})},
+		"call started": {toStarted, status{run, ans, sta}, ends(status{run, ans, sta}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolExecuted: {run, ans, exe}, event.TypeToolResult: {run, ans, done},
+		})},
+		"call executed": {toExecuted, status{run, ans, exe}, ends(status{run, ans, exe}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done},
+		})},
+		"call done": {toDone, status{run, ans, done}, ends(status{run, ans, done}, row{
+			event.TypeTurnCompleted: {run, tc, done},
+		})},
+		"completed": {log(toTurnEnd, completed), status{com, tc, done}, to(status{com, tc, done}, row{event.TypeSessionDeleted: {com, tc, done}})},
+		"failed":    {log(toRunning, failed), status{run: fai}, to(status{run: fai}, row{event.TypeSessionDeleted: {run: fai}})},
+		"cancelled": {log(toQueued, cancelled), status{run: can}, to(status{run: can}, row{event.TypeSessionDeleted: {run: can}})},
+		"deleted":   {log(event.SessionDeleted{}), status{}, map[event.Type]status{}},
+	}
+}
+
+// build folds a scene's log.
+func (sc scene) build(t testing.TB) loop.State {
+	t.Helper()
+	s := loop.Fold(loop.State{}, numbered(fact(t, 0, event.SessionCreated{TenantID: "t"}), 1))
+	for _, p := range sc.log {
+		e := numbered(candidateFor(t, s, p), s.LastSeq+1)
+		if err := loop.Allows(s, e); err != nil {
+			t.Fatalf("the scene's own log: %v", err)
+		}
+		s = loop.Fold(s, e)
+	}
+	return s
+}
+
+func numbered(e event.Event, seq int64) event.Event {
+	e.Seq = seq
+	return e
+}
+
+// candidateFor puts p into the turn where it could belong.
+func candidateFor(t testing.TB, s loop.State, p event.Payload) event.Event {
+	r, _ := s.Run("run")
+	turn, _ := r.Turn()
+	no := turn.No
+	if p.EventType() == event.TypeTurnStarted {
+		no++
+	}
+	return fact(t, no, p)
+}
+
+// candidate is the event of that type that has the best chance in s: with the
+// right ticket, epoch, turn and attempt, on the run "run" and the call "c1".
+func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
+	t.Helper()
+	r, _ := s.Run("run")
+	turn, _ := r.Turn()
+	for _, p := range []event.Payload{
+		event.SessionCreated{TenantID: "t"}, event.SessionDeleted{},
+		event.MessageCreated{MessageID: "m2", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "hi"}}},
+		created, event.RunQueued{Ticket: r.Ticket + 1},
+		event.RunStarted{WorkerID: "w", Epoch: s.Epoch + 1, Ticket: r.Ticket},
+		event.RunResumed{WorkerID: "w2", Epoch: s.Epoch + 1, Ticket: r.Ticket, Cause: event.ResumeTakeover},
+		event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: "w", Epoch: s.Epoch + 1, Ticket: r.Ticket + 1},
+		event.TurnStarted{}, event.ModelRequested{Attempt: turn.Attempt + 1, Model: "x"},
+		event.AssistantDelta{Attempt: turn.Attempt, Lane: stream.LaneText, BlockID: "0", Text: "x"},
+		event.AssistantDiscarded{Attempt: turn.Attempt, Reason: "interrupted"},
+		event.AssistantCompleted{Attempt: turn.Attempt, MessageID: "a2", Finish: stream.FinishStop},
+		event.AssistantStopped{Attempt: turn.Attempt, Reason: "cancelled"},
+		proposed, event.ToolStarted{CallID: "c1", Attempt: 2}, executed, result, event.TurnCompleted{},
+		event.RunCancelRequested{}, completed, failed, cancelled,
+	} {
+		if p.EventType() == typ {
+			return numbered(candidateFor(t, s, p), s.LastSeq+1)
+		}
+	}
+	t.Fatalf("no candidate for %s: a new event type needs one here, and a place in the scenes", typ)
+	return event.Event{}
+}
+
+func TestTransitions(t *testing.T) {
+	t.Parallel()
+	for name, sc := range scenes() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := sc.build(t)
+			if got := statusOf(base); got != sc.status {
+				t.Fatalf("the scene stands at %+v; want %+v", got, sc.status)
+			}
+			for _, typ := range event.Types() {
+				e := candidate(t, base, typ)
+				err, next := loop.Allows(base, e), loop.Fold(base, e)
+				want, allowed := sc.allows[typ]
+				if allowed {
+					if got := statusOf(next); err != nil || got != want {
+						t.Errorf("%s leads to %+v, %v; want %+v", typ, got, err, want)
+					}
+					continue
+				}
+				refused(t, base, e)
+			}
+		})
+	}
+}
+
+// refused checks that e is refused by name and ignored.
+func refused(t *testing.T, base loop.State, e event.Event) {
+	t.Helper()
+	var te *loop.TransitionError
+	err := loop.Allows(base, e)
+	if !errors.Is(err, loop.ErrNotAllowed) || !errors.As(err, &te) || te.Event != e.Type || te.Entity == "" {
+		t.Errorf("%s: %v; want a TransitionError that names it", e.Type, err)
+		return
+	}
+	want := base
+	want.LastSeq = e.Seq
+	if got := loop.Fold(base, e); dump(t, got) != dump(t, want) {
+		t.Errorf("%s is refused and changed the state all the same\n got %s\nwant %s", e.Type, dump(t, got), dump(t, want))
+	}
+}
+
+// dump is a fingerprint of everything in a state, pointers followed.
+func dump(t interface{ Fatal(...any) }, s loop.State) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestTransitionsCoverEveryStatus(t *testing.T) {
+	t.Parallel()
+	runs, turns, callsSeen := map[loop.RunStatus]bool{}, map[loop.TurnStatus]bool{}, map[loop.CallStatus]bool{}
+	types := map[event.Type]bool{event.TypeSessionCreated: true}
+	for _, sc := range scenes() {
+		runs[sc.status.run], turns[sc.status.turn], callsSeen[sc.status.call] = true, true, true
+		for typ := range sc.allows {
+			types[typ] = true
+		}
+	}
+	for _, s := range loop.RunStatuses() {
+		if !runs[s] {
+			t.Errorf("no scene has a run %q", s)
+		}
+	}
+	for _, s := range loop.TurnStatuses() {
+		if !turns[s] {
+			t.Errorf("no scene has a turn %q", s)
+		}
+	}
+	for _, s := range loop.CallStatuses() {
+		if !callsSeen[s] {
+			t.Errorf("no scene has a call %q", s)
+		}
+	}
+	for _, typ := range event.Types() {
+		if !types[typ] {
+			t.Errorf("no scene allows %s", typ)
+		}
+	}
+}
+
+func TestTransitionGuards(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		scene string
+		turn  int
+		event event.Payload
+	}{
+		"a ticket that does not grow":             {"queued", 0, event.RunQueued{Ticket: 1}},
+		"a claim with an old ticket":              {"queued", 0, event.RunStarted{WorkerID: "w", Epoch: 1, Ticket: 0}},
+		"a claim that does not raise the epoch":   {"queued", 0, event.RunStarted{WorkerID: "w", Epoch: 0, Ticket: 1}},
+		"a first claim of a started run":          {"queued again with an open call", 0, event.RunStarted{WorkerID: "w", Epoch: 3, Ticket: 2}},
+		"a resume of a fresh run":                 {"queued", 0, event.RunResumed{WorkerID: "w", Epoch: 1, Ticket: 1}},
+		"a resume with an old ticket":             {"queued again with an open call", 0, event.RunResumed{WorkerID: "w", Epoch: 3, Ticket: 1}},
+		"a resume that does not raise the epoch":  {"queued again with an open call", 0, event.RunResumed{WorkerID: "w", Epoch: 2, Ticket: 2}},
+		"a release that does not raise the epoch": {"running", 0, event.RunReleased{WorkerID: "w", Epoch: 1, Ticket: 2}},
+		"a release that keeps the ticket":         {"running", 0, event.RunReleased{WorkerID: "w", Epoch: 2, Ticket: 1}},
+		"a turn that is skipped":                  {"running", 2, event.TurnStarted{}},
+		"a turn that is repeated":                 {"turn completed", 1, event.TurnStarted{}},
+		"an attempt that is skipped":              {"turn open", 1, event.ModelRequested{Attempt: 2}},
+		"a delta of another attempt":              {"turn calling", 1, event.AssistantDelta{Attempt: 2, Text: "x"}},
+		"a discard of another attempt":            {"turn calling", 1, event.AssistantDiscarded{Attempt: 2}},
+		"an answer of another attempt":            {"turn calling", 1, event.AssistantCompleted{Attempt: 2}},
+		"a stop of another attempt":               {"turn calling", 1, event.AssistantStopped{Attempt: 2}},
+		"a delta of another turn":                 {"turn calling", 2, event.AssistantDelta{Attempt: 1, Text: "x"}},
+		"the end of another turn":                 {"turn answered", 2, event.TurnCompleted{}},
+		"the end of a turn with an open call":     {"call started", 1, event.TurnCompleted{}},
+		"a result for a call that never was":      {"call started", 1, event.ToolResult{CallID: "c9"}},
+		"a start of a call that never was":        {"call started", 1, event.ToolStarted{CallID: "c9"}},
+		"an end with an open call":                {"call started", 0, cancelled},
+		"success in the middle of a turn":         {"turn answered", 0, completed},
+		"deleting a session with an active run":   {"running", 0, event.SessionDeleted{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			base := scenes()[c.scene].build(t)
+			refused(t, base, numbered(fact(t, c.turn, c.event), base.LastSeq+1))
+		})
+	}
+}
+
+func TestTransitionsKeepOneActiveRun(t *testing.T) {
+	t.Parallel()
+	second := fact(t, 0, created)
+	second.RunID = "another"
+	for name, sc := range scenes() {
+		if name == "deleted" {
+			continue
+		}
+		base := sc.build(t)
+		second.Seq = base.LastSeq + 1
+		if sc.status.run.Active() {
+			refused(t, base, second)
+		} else if err := loop.Allows(base, second); err != nil {
+			t.Errorf("%s: a second run: %v", name, err)
+		}
+	}
+}
+
+func TestTransitionsAllowASecondCall(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"turn answered", "call proposed", "call done"} {
+		base := scenes()[name].build(t)
+		second := event.ToolProposed{CallID: "c2", Number: 2, Name: "look", Arguments: "{}"}
+		e := numbered(fact(t, 1, second), base.LastSeq+1)
+		if err := loop.Allows(base, e); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestNothingBeforeTheSession(t *testing.T) {
+	t.Parallel()
+	for _, typ := range event.Types() {
+		e := candidate(t, loop.State{}, typ)
+		if typ != event.TypeSessionCreated {
+			refused(t, loop.State{}, e)
+			continue
+		}
+		if got := loop.Fold(loop.State{}, e); got.SessionID != "s" || got.TenantID != "t" || loop.Allows(loop.State{}, e) != nil {
+			t.Errorf("session.created gives %+v", got)
+		}
+	}
+}
+
+func TestTransitionErrorNamesWhatWasRefused(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]loop.TransitionError{
+		"completed":    {Entity: "run", ID: "run", From: "completed", Event: event.TypeTurnStarted},
+		"turn calling": {Entity: "turn", ID: "run", From: "calling", Event: event.TypeToolStarted},
+		"call done":    {Entity: "call", ID: "c1", From: "done", Event: event.TypeToolResult},
+		"deleted":      {Entity: "session", ID: "s", From: "deleted", Event: event.TypeRunCreated},
+	} {
+		base := scenes()[name].build(t)
+		var te *loop.TransitionError
+		err := loop.Allows(base, candidate(t, base, want.Event))
+		if !errors.As(err, &te) || *te != want {
+			t.Errorf("%s: %v; want %v", name, err, &want)
+		}
+		if text := fmt.Sprintf("%s %s in state %q does not allow %s", want.Entity, want.ID, want.From, want.Event); err.Error() != text {
+			t.Errorf("%s: text %q; want %q", name, err, text)
+		}
+	}
+}
+
+func TestEveryEventOfAnEngineIsAllowed(t *testing.T) {
+	t.Parallel()
+	b := looptest.NewBench(looptest.NewLog(), strict(t, calls("look")), looptest.Says("look", "seen"))
+	id := b.Session(t)
+	b.Advance(t, b.Start(t, id, "hi"))
+	events, _ := checked(t, b, id)
+	if !slices.Contains(looptest.Types(events), event.TypeRunCompleted) {
+		t.Errorf("the run did not complete: %v", looptest.Types(events))
+	}
+}
