@@ -47,12 +47,12 @@ type readArguments struct {
 	Key string `json:"key" jsonschema:"the key that was given to memory_write"`
 }
 
-func memoryRead(m Memories) loop.Tool {
+func memoryRead(s Surroundings) (loop.Tool, error) {
 	return define("memory_read",
 		"Reads back what was remembered under a key, in this or an earlier conversation.",
 		func(ctx context.Context, in loop.ToolInput, args readArguments) (loop.ToolOutput, error) {
 			key, _ := event.CleanText(args.Key)
-			content, ok, err := m.ReadMemory(ctx, in.TenantID, key)
+			content, ok, err := s.Memories.ReadMemory(ctx, in.TenantID, key)
 			switch {
 			case err != nil:
 				return loop.ToolOutput{}, &storeError{"the memory could not be read", err}
@@ -68,7 +68,7 @@ type writeArguments struct {
 	Content string `json:"content" jsonschema:"what to remember; it takes the place of what was remembered under the key before"`
 }
 
-func memoryWrite(m Memories) loop.Tool {
+func memoryWrite(s Surroundings) (loop.Tool, error) {
 	return define("memory_write",
 		"Remembers a text under a key for later conversations.",
 		func(ctx context.Context, in loop.ToolInput, args writeArguments) (loop.ToolOutput, error) {
@@ -82,7 +82,7 @@ func memoryWrite(m Memories) loop.Tool {
 			case len(content) > maxContent:
 				return loop.ToolOutput{}, fmt.Errorf("content: has %d bytes, at most %d are possible", len(content), maxContent)
 			}
-			if err := m.WriteMemory(ctx, in.TenantID, key, content); err != nil {
+			if err := s.Memories.WriteMemory(ctx, in.TenantID, key, content); err != nil {
 				return loop.ToolOutput{}, &storeError{"the memory could not be written", err}
 			}
 			return loop.ToolOutput{Content: fmt.Sprintf("remembered under the key %q", key)}, nil
@@ -94,7 +94,7 @@ type searchArguments struct {
 	Limit int    `json:"limit,omitempty" jsonschema:"how many to list, 20 if it is left out and at most 50"`
 }
 
-func memorySearch(m Memories) loop.Tool {
+func memorySearch(s Surroundings) (loop.Tool, error) {
 	return define("memory_search",
 		"Lists what was remembered, in this or earlier conversations, with its keys. Long memories are shortened; memory_read gives the whole text.",
 		func(ctx context.Context, in loop.ToolInput, args searchArguments) (loop.ToolOutput, error) {
@@ -103,7 +103,7 @@ func memorySearch(m Memories) loop.Tool {
 			if limit <= 0 {
 				limit = defaultResults
 			}
-			found, err := m.SearchMemories(ctx, in.TenantID, query, min(limit, maxResults))
+			found, err := s.Memories.SearchMemories(ctx, in.TenantID, query, min(limit, maxResults))
 			if err != nil {
 				return loop.ToolOutput{}, &storeError{"the memories could not be searched", err}
 			}

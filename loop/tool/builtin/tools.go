@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -20,33 +21,36 @@ type Surroundings struct {
 // Tools returns ping and get_time, and with a store for them memory_read,
 // memory_write and memory_search. All are idempotent. get_time needs the time
 // zone database: a binary that may run without one imports time/tzdata.
-func Tools(s Surroundings) []loop.Tool {
+// An error is a broken argument type in this package.
+func Tools(s Surroundings) ([]loop.Tool, error) {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	tools := []loop.Tool{ping(), getTime(s.Now)}
+	makers := []func(Surroundings) (loop.Tool, error){ping, getTime}
 	if s.Memories != nil {
-		tools = append(tools, memoryRead(s.Memories), memoryWrite(s.Memories), memorySearch(s.Memories))
+		makers = append(makers, memoryRead, memoryWrite, memorySearch)
 	}
-	return tools
+	tools := make([]loop.Tool, len(makers))
+	var errs error
+	for i, maker := range makers {
+		t, err := maker(s)
+		tools[i], errs = t, errors.Join(errs, err)
+	}
+	return tools, errs
 }
 
 // define makes a tool of this package.
 func define[In any](
 	name, description string, run func(context.Context, loop.ToolInput, In) (loop.ToolOutput, error),
-) loop.Tool {
-	t, err := Define(loop.ToolSpec{Name: name, Description: description, Idempotent: true}, run)
-	if err != nil {
-		panic(err) // a broken argument type in this package
-	}
-	return t
+) (loop.Tool, error) {
+	return Define(loop.ToolSpec{Name: name, Description: description, Idempotent: true}, run)
 }
 
 type pingArguments struct {
 	Message string `json:"message,omitempty" jsonschema:"a text that comes back"`
 }
 
-func ping() loop.Tool {
+func ping(Surroundings) (loop.Tool, error) {
 	return define("ping",
 		"Answers pong, followed by the message if there is one. Use it to check that tools work.",
 		func(_ context.Context, _ loop.ToolInput, args pingArguments) (loop.ToolOutput, error) {
@@ -61,7 +65,7 @@ type timeArguments struct {
 	Zone string `json:"zone,omitempty" jsonschema:"an IANA time zone such as Europe/Oslo; UTC if it is left out"`
 }
 
-func getTime(now func() time.Time) loop.Tool {
+func getTime(s Surroundings) (loop.Tool, error) {
 	return define("get_time",
 		"Tells the current date and time in a time zone.",
 		func(_ context.Context, _ loop.ToolInput, args timeArguments) (loop.ToolOutput, error) {
@@ -69,7 +73,7 @@ func getTime(now func() time.Time) loop.Tool {
 			if err != nil {
 				return loop.ToolOutput{}, err
 			}
-			return loop.ToolOutput{Content: now().In(zone).Format("Monday, 2006-01-02 15:04:05 MST (-07:00)")}, nil
+			return loop.ToolOutput{Content: s.Now().In(zone).Format("Monday, 2006-01-02 15:04:05 MST (-07:00)")}, nil
 		})
 }
 

@@ -54,10 +54,13 @@ type bundle struct {
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{tools: make(map[string]loop.Tool), store: &memories{kept: make(map[string]string)}}
-	tools := builtin.Tools(builtin.Surroundings{
+	tools, err := builtin.Tools(builtin.Surroundings{
 		Now:      func() time.Time { return time.Date(2026, 7, 1, 10, 30, 0, 0, time.UTC) },
 		Memories: b.store,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tool := range tools {
 		b.tools[tool.Spec().Name] = tool
 	}
@@ -153,7 +156,11 @@ func TestAStoresErrorIsNotShown(t *testing.T) {
 func TestWhichToolsThereAre(t *testing.T) {
 	t.Parallel()
 	names := func(s builtin.Surroundings) (out []string) {
-		for _, tool := range builtin.Tools(s) {
+		tools, err := builtin.Tools(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tool := range tools {
 			spec := tool.Spec()
 			if !spec.Idempotent || spec.Description == "" || !json.Valid(spec.Schema) {
 				t.Errorf("spec %+v", spec)
@@ -173,7 +180,11 @@ func TestWhichToolsThereAre(t *testing.T) {
 
 func TestTheClockIsTheMachinesUnlessAnotherIsGiven(t *testing.T) {
 	t.Parallel()
-	out, err := builtin.Tools(builtin.Surroundings{})[1].Call(t.Context(), loop.ToolInput{})
+	tools, err := builtin.Tools(builtin.Surroundings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := tools[1].Call(t.Context(), loop.ToolInput{})
 	if err != nil {
 		t.Fatal(err)
 	}
