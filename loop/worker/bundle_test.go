@@ -179,7 +179,7 @@ func scalar[T any](t *testing.T, db *storetest.DB, query string, args ...any) (v
 	return v
 }
 
-func exec(t *testing.T, db *storetest.DB, query string, args ...any) {
+func run(t *testing.T, db *storetest.DB, query string, args ...any) {
 	t.Helper()
 	if _, err := db.Pool.Exec(t.Context(), query, args...); err != nil {
 		t.Fatalf("%s: %v", query, err)

@@ -60,30 +60,30 @@ func NewQueue() (*Queue, error) {
 
 // InsertTx inserts jobs in tx. It wakes nobody: a NOTIFY in the transaction
 // would make its commit wait for every other one that has one. The caller sends
-// River's wake-up after the commit.
+// River's wake-up after the commit. A job that is to wait for less than a minute
+// is left out: the sweeper makes one when the run's delay is over.
 func (q *Queue) InsertTx(ctx context.Context, tx pgx.Tx, jobs []loop.Job) error {
-	if len(jobs) == 0 {
-		return nil
-	}
 	params := make([]river.InsertManyParams, 0, len(jobs))
 	for _, j := range jobs {
+		opts := river.InsertOpts{Queue: queueName, MaxAttempts: 1}
+		switch wait := time.Until(j.NotBefore); {
+		case wait > laterThan:
+			opts.ScheduledAt = j.NotBefore
+		case wait > 0:
+			continue
+		}
 		params = append(params, river.InsertManyParams{
 			Args:       Args{TenantID: j.TenantID, SessionID: j.SessionID, RunID: j.RunID, Ticket: j.Ticket},
-			InsertOpts: insertOpts(j),
+			InsertOpts: &opts,
 		})
+	}
+	if len(params) == 0 {
+		return nil
 	}
 	if _, err := q.client.InsertManyFastTx(ctx, tx, params); err != nil {
 		return fmt.Errorf("insert jobs: %w", err)
 	}
 	return nil
-}
-
-func insertOpts(j loop.Job) *river.InsertOpts {
-	opts := &river.InsertOpts{Queue: queueName, MaxAttempts: 1}
-	if time.Until(j.NotBefore) > laterThan {
-		opts.ScheduledAt = j.NotBefore
-	}
-	return opts
 }
 
 // silentDriver keeps the inserting client from sending NOTIFY.

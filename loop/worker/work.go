@@ -36,7 +36,7 @@ func newRiver(cfg Config, inc *incarnation) (*river.Client[pgx.Tx], error) {
 	return river.NewClient(riverpgxv5.New(cfg.Pool), &river.Config{
 		ID:      inc.id,
 		Schema:  schema,
-		Logger:  slog.New(warnings{cfg.Logger.Handler()}),
+		Logger:  slog.New(newRiverLog(cfg.Logger.Handler())),
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{queueName: {
 			MaxWorkers: cfg.MaxWorkers, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll,
@@ -152,19 +152,3 @@ func (r *running) drained() <-chan struct{} {
 	}
 	return idle
 }
-
-// warnings hands on what is at least a warning.
-type warnings struct{ slog.Handler }
-
-// Enabled implements slog.Handler.
-func (h warnings) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
-}
-
-// WithAttrs implements slog.Handler.
-func (h warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return warnings{h.Handler.WithAttrs(attrs)}
-}
-
-// WithGroup implements slog.Handler.
-func (h warnings) WithGroup(name string) slog.Handler { return warnings{h.Handler.WithGroup(name)} }
