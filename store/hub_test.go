@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -91,7 +93,7 @@ func (f *fakeLog) set(change func()) {
 
 // runHub runs a hub on f in a bubble with fake time.
 func runHub(t *testing.T, f *fakeLog, test func(t *testing.T, h *hub)) {
-	t.Parallel()
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHub(f, time.Second, slog.New(slog.DiscardHandler))
 		ctx, cancel := context.WithCancel(t.Context())
@@ -135,6 +137,7 @@ func wantSeqs(t *testing.T, r result, first, last int64) {
 }
 
 func TestHubServesAThousandClientsFromMemory(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1000, 3)
@@ -150,6 +153,7 @@ func TestHubServesAThousandClientsFromMemory(t *testing.T) {
 }
 
 func TestHubReadsARemoteCommitOnceForAll(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1000, 3)
@@ -166,6 +170,7 @@ func TestHubReadsARemoteCommitOnceForAll(t *testing.T) {
 }
 
 func TestHubPollsWhenNobodyTells(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 3, 3)
@@ -181,6 +186,7 @@ func TestHubPollsWhenNobodyTells(t *testing.T) {
 }
 
 func TestHubTellsWhyThereIsNothing(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		for _, q := range [][2]string{{foreign, mine}, {tenant, "00000000-0000-7000-8000-000000000002"}} {
@@ -205,6 +211,7 @@ func TestHubEndsTheWaitsOfADeletedSession(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"Here", "ElsewhereUnheard", "ElsewhereAnnounced"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			f := newFakeLog(3)
 			runHub(t, f, func(t *testing.T, h *hub) {
 				results := waiters(t, h, 2, 3)
@@ -230,6 +237,7 @@ func TestHubEndsTheWaitsOfADeletedSession(t *testing.T) {
 }
 
 func TestHubEndsTheWaitsWhenItStops(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	var results <-chan result
 	runHub(t, f, func(t *testing.T, h *hub) {
@@ -245,6 +253,7 @@ func TestHubEndsTheWaitsWhenItStops(t *testing.T) {
 }
 
 func TestHubIsNotLedByAFalseAnnouncement(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 5, 3)
@@ -263,6 +272,7 @@ func TestHubIsNotLedByAFalseAnnouncement(t *testing.T) {
 }
 
 func TestHubLetsACursorFromTheFutureWait(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1, 5)
@@ -277,6 +287,7 @@ func TestHubLetsACursorFromTheFutureWait(t *testing.T) {
 }
 
 func TestHubFollowsADatabaseThatLostItsTail(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(5)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1, 3) // 4 and 5 are in memory
@@ -296,6 +307,7 @@ func TestHubFollowsADatabaseThatLostItsTail(t *testing.T) {
 }
 
 func TestHubGivesAFailedReadToItsReaderOnly(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1, 3)
@@ -318,6 +330,7 @@ func TestHubGivesAFailedReadToItsReaderOnly(t *testing.T) {
 }
 
 func TestHubKeepsABoundedTail(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(1)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		results := waiters(t, h, 1, 1)
@@ -342,6 +355,7 @@ func TestHubKeepsABoundedTail(t *testing.T) {
 }
 
 func TestHubForgetsWhatNobodyWatches(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		_, stop := h.watch(mine)
@@ -367,6 +381,7 @@ func TestHubForgetsWhatNobodyWatches(t *testing.T) {
 }
 
 func TestHubSignalsWatchersOnceUntilTheyLook(t *testing.T) {
+	t.Parallel()
 	f := newFakeLog(3)
 	runHub(t, f, func(t *testing.T, h *hub) {
 		signals, stop := h.watch(mine)
@@ -392,6 +407,7 @@ func TestHubSignalsWatchersOnceUntilTheyLook(t *testing.T) {
 // Every reader gets every seq once, whatever mixture of signals comes, late,
 // double, out of order or not at all.
 func TestHubLeavesNoHoleAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	const total, readers = 2000, 20
 	f := newFakeLog(1)
 	runHub(t, f, func(t *testing.T, h *hub) {
@@ -458,5 +474,45 @@ func TestAnnouncementPayload(t *testing.T) {
 	}
 	if got := a.payload("me"); got != "me *" || len(a.heads) > 200 || !a.jobs {
 		t.Errorf("payload of 10,000 sessions: %.80s…, %d kept, jobs %t", got, len(a.heads), a.jobs)
+	}
+}
+
+func TestNotifierThatFailsSaysSo(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), "postgres://127.0.0.1:1/nobody")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	var log strings.Builder
+	n := newNotifier(pool, "me", slog.New(slog.NewTextHandler(&log, nil)))
+	n.add([]committed{newFakeLog(0).write(1)})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n.run(ctx) // sends what is left
+	if !strings.Contains(log.String(), "notification not sent") || len(n.pending.heads) > 0 {
+		t.Errorf("log %q, %d pending", log.String(), len(n.pending.heads))
+	}
+}
+
+func TestListenerPassesOverItsOwnWordsAndNonsense(t *testing.T) {
+	t.Parallel()
+	h := newHub(newFakeLog(0), time.Second, slog.New(slog.DiscardHandler))
+	l := newListener(nil, "me", h, slog.New(slog.DiscardHandler))
+	signals, stop := h.watch(mine)
+	t.Cleanup(stop)
+	for _, payload := range []string{"me " + mine + ":5", "me *", "", "you", "you " + mine, "you " + mine + ":x", "you :5", "you " + foreign + ":5"} {
+		l.heard(payload)
+		if len(signals) > 0 || len(h.look) > 0 {
+			t.Errorf("%q made a signal", payload)
+		}
+	}
+	l.heard("you x:1 " + mine + ":5")
+	if len(signals) != 1 || h.find(mine).at() != 5 {
+		t.Error("an announcement made no signal")
+	}
+	l.heard("you *")
+	if len(h.look) != 1 {
+		t.Error("no look at everything")
 	}
 }

@@ -27,10 +27,13 @@ type listener struct {
 	self   string
 	hub    *hub
 	logger *slog.Logger
+	// quiet is how long nothing may be said before the listener asks whether
+	// the connection is still there.
+	quiet time.Duration
 }
 
 func newListener(config *pgx.ConnConfig, self string, h *hub, logger *slog.Logger) *listener {
-	return &listener{config: config, self: self, hub: h, logger: logger}
+	return &listener{config: config, self: self, hub: h, logger: logger, quiet: pingListenerIn}
 }
 
 func (l *listener) run(ctx context.Context) {
@@ -66,14 +69,14 @@ func (l *listener) listen(ctx context.Context) (listening bool, err error) {
 	}()
 	l.hub.lookNow()
 	for {
-		wait, cancel := context.WithTimeout(ctx, pingListenerIn)
+		wait, cancel := context.WithTimeout(ctx, l.quiet)
 		n, err := conn.WaitForNotification(wait)
-		quiet := wait.Err() != nil
+		timedOut := wait.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
 			l.heard(n.Payload)
-		case ctx.Err() != nil || !quiet:
+		case ctx.Err() != nil || !timedOut:
 			return true, err
 		default:
 			// Nothing was said for long: is anybody there?

@@ -32,45 +32,48 @@ func (r poolReader) readAfter(ctx context.Context, tenantID, sessionID string, a
 	if err != nil {
 		return found{}, err
 	}
-	f := found{after: after}
-	visible := false
-	var row struct {
-		seq       *int64 // nil when there are no events, and so for all that follow
-		kind      *string
-		runID     *string
-		turn      *int
-		at        *time.Time
-		actorKind *string
-		actorID   *string
-		payload   []byte
-	}
-	_, err = pgx.ForEachRow(rows, []any{
-		&f.head, &row.seq, &row.kind, &row.runID, &row.turn, &row.at, &row.actorKind, &row.actorID, &row.payload,
-	}, func() error {
-		visible = true
-		if row.seq == nil {
-			return nil
-		}
-		f.events = append(f.events, event.Event{
-			SessionID: sessionID,
-			Seq:       *row.seq,
-			Type:      event.Type(*row.kind),
-			RunID:     orZero(row.runID),
-			Turn:      orZero(row.turn),
-			At:        row.at.UTC(),
-			Actor:     event.Actor{Kind: event.ActorKind(*row.actorKind), ID: *row.actorID},
-			Payload:   row.payload,
-		})
-		return nil
-	})
+	records, err := pgx.CollectRows(rows, pgx.RowToStructByPos[eventRecord])
 	if err != nil {
 		return found{}, err
 	}
-	if !visible {
+	if len(records) == 0 {
 		return found{}, loop.ErrNotFound
+	}
+	f := found{after: after, head: records[0].Head}
+	if records[0].Seq != nil {
+		f.events = make([]event.Event, len(records))
+		for i, record := range records {
+			f.events[i] = record.event(sessionID)
+		}
 	}
 	f.whole = len(f.events) < limit
 	return f, nil
+}
+
+// eventRecord is the head beside an event; without an event the rest is nil.
+type eventRecord struct {
+	Head      int64
+	Seq       *int64
+	Type      *string
+	RunID     *string
+	Turn      *int
+	At        *time.Time
+	ActorKind *string
+	ActorID   *string
+	Payload   []byte
+}
+
+func (r eventRecord) event(sessionID string) event.Event {
+	return event.Event{
+		SessionID: sessionID,
+		Seq:       *r.Seq,
+		Type:      event.Type(*r.Type),
+		RunID:     orZero(r.RunID),
+		Turn:      orZero(r.Turn),
+		At:        r.At.UTC(),
+		Actor:     event.Actor{Kind: event.ActorKind(*r.ActorKind), ID: *r.ActorID},
+		Payload:   r.Payload,
+	}
 }
 
 func (r poolReader) heads(ctx context.Context, sessionIDs []string) ([]head, error) {

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -18,6 +20,28 @@ func TestRequireToolCalls(t *testing.T) {
 		err := RequireToolCalls(test.seen)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("RequireToolCalls(%+v) = %v, want %q", test.seen, err, test.want)
+		}
+	}
+}
+
+func TestRunFailsWhenAnythingIsWrong(t *testing.T) {
+	t.Parallel()
+	if partial() {
+		t.Skip("checks are for runs of all tests, and this one is not")
+	}
+	refuse := func(seen) error { return errors.New("refused") }
+	for name, test := range map[string]struct {
+		tests tests
+		check []Check
+		code  int
+		said  string
+	}{
+		"tests failed":  {func() int { return 3 }, []Check{refuse}, 3, ""},
+		"check refuses": {func() int { return 0 }, []Check{refuse}, 1, "refused"},
+	} {
+		var said bytes.Buffer
+		if code := finish(test.tests(), &said, seen{}, test.check); code != test.code || !strings.Contains(said.String(), test.said) {
+			t.Errorf("%s: code %d, want %d; said %q", name, code, test.code, said.String())
 		}
 	}
 }

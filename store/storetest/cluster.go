@@ -25,9 +25,9 @@ type cluster struct {
 	databases atomic.Int64 // that were verified
 	toolCalls atomic.Int64 // in them
 
-	// ctx ends when the binary has to, whatever it is doing.
-	ctx    context.Context
-	cancel context.CancelFunc
+	// interrupt ends a start that is under way.
+	interrupt atomic.Pointer[context.CancelFunc]
+	over      atomic.Bool
 
 	mu     sync.Mutex
 	server *pgembed.Server
@@ -38,12 +38,9 @@ type cluster struct {
 	templated bool
 }
 
-var shared = newCluster()
+var shared = &cluster{}
 
-func newCluster() *cluster {
-	ctx, cancel := context.WithCancel(context.Background())
-	return &cluster{ctx: ctx, cancel: cancel}
-}
+var errOver = errors.New("the tests are over")
 
 // start returns the running server.
 func (c *cluster) start() (*pgembed.Server, error) {
@@ -52,8 +49,12 @@ func (c *cluster) start() (*pgembed.Server, error) {
 	if c.server != nil || c.err != nil {
 		return c.server, c.err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, startLimit)
+	ctx, cancel := withLimit(startLimit)
 	defer cancel()
+	c.interrupt.Store(&cancel)
+	if c.over.Load() {
+		return nil, errOver
+	}
 	c.server, c.err = pgembed.Start(ctx, pgembed.Config{
 		Throwaway: true,
 		Settings: map[string]string{
@@ -150,6 +151,9 @@ func (c *cluster) stop() error {
 // abandon is stop for a process that must end at once: it interrupts a start,
 // and waits for nothing but the end of the server.
 func (c *cluster) abandon() error {
-	c.cancel()
+	c.over.Store(true)
+	if cancel := c.interrupt.Load(); cancel != nil {
+		(*cancel)()
+	}
 	return c.stop()
 }

@@ -34,22 +34,38 @@ func TestNewGivesEachTestAMigratedDatabaseOfItsOwn(t *testing.T) {
 
 func TestEndDropsTheDatabaseWithTheSessionsThatAreLeft(t *testing.T) {
 	t.Parallel()
-	var db *DB
-	var left *pgx.Conn
-	t.Run("inner", func(t *testing.T) {
-		db = New(t, Empty)
-		conn, err := pgx.Connect(t.Context(), db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		left = conn
-	})
+	r := &recorder{name: "left"}
+	db := New(r, Empty)
+	left, err := pgx.Connect(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.end()
 	if err := left.Ping(t.Context()); err == nil {
 		t.Error("the session outlived its database")
 	}
-	_, err := pgx.Connect(t.Context(), db.URL)
+	_, err = pgx.Connect(t.Context(), db.URL)
 	if pgErr := new(pgconn.PgError); !errors.As(err, &pgErr) || pgErr.Code != "3D000" {
 		t.Errorf("connect after the end: %v, want no such database", err)
+	}
+}
+
+func TestAnInterruptedClusterDoesNotStart(t *testing.T) {
+	t.Parallel()
+	c := &cluster{}
+	if err := c.abandon(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.create(t.Context(), "x", false); !errors.Is(err, errOver) {
+		t.Errorf("create after the end: %v", err)
+	}
+}
+
+func TestNewSaysWhatIsWrongWithTheDatabase(t *testing.T) {
+	t.Parallel()
+	db := New(t, Empty)
+	if _, err := shared.create(t.Context(), db.Name, true); err == nil || !strings.Contains(err.Error(), "create database") {
+		t.Errorf("a second database of the same name: %v", err)
 	}
 }
 

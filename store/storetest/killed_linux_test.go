@@ -14,31 +14,6 @@ import (
 	"time"
 )
 
-// The test starts this binary as a parent, which stands for go test; the parent
-// starts it again as a child, which has a database and waits.
-const roleVariable = "STORETEST_ROLE"
-
-func TestRoleParent(t *testing.T) {
-	if os.Getenv(roleVariable) != "parent" {
-		t.Skip("is run by TestNothingIsLeft")
-	}
-	child := exec.Command(os.Args[0], "-test.run=^TestRoleChild$")
-	child.Env = append(os.Environ(), roleVariable+"=child")
-	child.Stdout, child.Stderr = os.Stdout, os.Stderr
-	t.Log(child.Run())
-}
-
-func TestRoleChild(t *testing.T) {
-	if os.Getenv(roleVariable) != "child" {
-		t.Skip("is run by TestNothingIsLeft")
-	}
-	db := New(t)
-	fmt.Printf("\nready %d %d %s\n", os.Getpid(), shared.server.PID(), shared.server.DataDir())
-	// A busy backend too has to go.
-	_, err := db.Pool.Exec(t.Context(), `SELECT pg_sleep(600)`)
-	t.Log(err)
-}
-
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -54,7 +29,7 @@ func TestNothingIsLeft(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			parent := exec.Command(os.Args[0], "-test.run=^TestRoleParent$", "-test.v")
+			parent := exec.Command(os.Args[0])
 			parent.Env = append(os.Environ(), roleVariable+"=parent")
 			stdout, err := parent.StdoutPipe()
 			if err != nil {

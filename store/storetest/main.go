@@ -44,7 +44,7 @@ func RequireToolCalls(s seen) error {
 // Main runs the tests of a package, stops the Postgres that they used, looks
 // for goroutines that were left behind, and exits.
 func Main(m *testing.M, checks ...Check) {
-	os.Exit(run(m, os.Stderr, checks))
+	os.Exit(run(m, os.Stderr, checks)) //nolint:revive // it is the main of a test binary
 }
 
 func run(m interface{ Run() int }, stderr io.Writer, checks []Check) int {
@@ -55,18 +55,24 @@ func run(m interface{ Run() int }, stderr io.Writer, checks []Check) int {
 		code = complain(stderr, code, "stop Postgres: %v", err)
 	}
 	unwatch()
-	if code != 0 {
-		return code
-	}
-	if !partial() {
-		for _, check := range checks {
-			if err := check(seen); err != nil {
-				code = complain(stderr, code, "%v", err)
-			}
+	code = finish(code, stderr, seen, checks)
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			code = complain(stderr, code, "%v", err)
 		}
 	}
-	if err := goleak.Find(); err != nil {
-		code = complain(stderr, code, "%v", err)
+	return code
+}
+
+// finish asks the checks, if the tests have passed and were all there.
+func finish(code int, stderr io.Writer, seen seen, checks []Check) int {
+	if code != 0 || partial() {
+		return code
+	}
+	for _, check := range checks {
+		if err := check(seen); err != nil {
+			code = complain(stderr, code, "%v", err)
+		}
 	}
 	return code
 }
@@ -110,7 +116,7 @@ func watchParent(stderr io.Writer) (unwatch func()) {
 				complain(stderr, 1, "the process that started the tests is gone")
 			}
 			_ = shared.abandon() // there is nobody to tell
-			os.Exit(1)
+			os.Exit(1)           //nolint:revive // nobody is left to return to
 		}
 	})
 	return func() {
