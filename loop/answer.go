@@ -23,7 +23,6 @@ type answer struct {
 	blocks  []block
 	pending []event.AssistantDelta
 	size    int
-	changed bool // by CleanText
 	finish  *stream.Finish
 	err     error
 	done    bool
@@ -39,6 +38,8 @@ type block struct {
 	id   string
 	text []byte
 	call stream.CallStart
+	// changed says that CleanText changed something in it.
+	changed bool
 }
 
 func newAnswer(attempt int) *answer {
@@ -55,10 +56,11 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 		a.finish = &c.Finish
 		return false, nil
 	case stream.KindToolCall:
-		name, _ := event.CleanText(c.Call.Name)
-		id, _ := event.CleanText(c.Call.ProviderID)
+		name, changedName := event.CleanText(c.Call.Name)
+		id, changedID := event.CleanText(c.Call.ProviderID)
 		a.blocks = append(a.blocks, block{
 			lane: stream.LaneToolArguments, id: c.BlockID, call: stream.CallStart{Name: name, ProviderID: id},
+			changed: changedName || changedID,
 		})
 		return false, nil
 	case stream.KindDelta:
@@ -71,7 +73,7 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	if b == nil {
 		return false, fmt.Errorf("the model sent arguments for a call that it had not opened (block %q)", c.BlockID)
 	}
-	a.changed = a.changed || changed
+	b.changed = b.changed || changed
 	b.text = append(b.text, text...)
 	if c.Lane == stream.LaneToolArguments {
 		return false, nil
@@ -132,17 +134,18 @@ func (a *answer) completed(newID func() string) []event.Payload {
 	defer a.mu.Unlock()
 	msg := event.AssistantCompleted{
 		Attempt: a.attempt, MessageID: newID(), Parts: []hooks.Part{},
-		Finish: a.finish.Reason, FinishRaw: a.finish.Raw, Usage: a.finish.Usage, Sanitized: a.changed,
+		Finish: a.finish.Reason, FinishRaw: a.finish.Raw, Usage: a.finish.Usage,
 	}
 	var calls []event.Payload
 	for _, b := range a.blocks {
+		msg.Sanitized = msg.Sanitized || b.changed
 		switch b.lane {
 		case stream.LaneText:
 			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartText, Text: string(b.text)})
 		case stream.LaneReasoning:
 			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartReasoning, Text: string(b.text)})
 		case stream.LaneToolArguments:
-			args, changed := event.CleanText(string(b.text))
+			args := string(b.text)
 			if blank(args) {
 				args = "{}"
 			}
@@ -150,7 +153,7 @@ func (a *answer) completed(newID func() string) []event.Payload {
 			msg.Parts = append(msg.Parts, hooks.Part{Type: hooks.PartToolCall, ToolCall: &call})
 			calls = append(calls, event.ToolProposed{
 				CallID: call.ID, Number: len(calls) + 1, Name: call.Name, Arguments: args,
-				ProviderCallID: call.ProviderID, Sanitized: changed,
+				ProviderCallID: call.ProviderID, Sanitized: b.changed,
 			})
 		}
 	}

@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -144,7 +145,7 @@ func following(t testing.TB, s loop.State) []event.Event {
 func TestFoldIsPureAndSharesNothingThatChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		states, events := walk(r, t, 40)
+		states, events := walk(r, t, 20)
 		prints := make([]string, len(states))
 		for i, s := range states {
 			prints[i] = dump(r, s)
@@ -172,6 +173,52 @@ func TestFoldIsPureAndSharesNothingThatChanges(t *testing.T) {
 			r.Fatalf("folding the log again gives another state")
 		}
 	})
+}
+
+// TestFoldBranchesDoNotAlias grows each list of a state to every length, and so
+// past every spare capacity, and goes on from each in two ways.
+func TestFoldBranchesDoNotAlias(t *testing.T) {
+	t.Parallel()
+	in := func(s loop.State, run string, p event.Payload) event.Event {
+		e := candidateFor(t, s, p)
+		e.RunID = run
+		return numbered(e, s.LastSeq+1)
+	}
+	for name, c := range map[string]struct {
+		scene string
+		grow  func(s loop.State, id string) []event.Event
+	}{
+		"messages": {"no run", func(s loop.State, id string) []event.Event {
+			return []event.Event{in(s, "", event.MessageCreated{MessageID: id, Role: hooks.RoleUser})}
+		}},
+		"runs": {"no run", func(s loop.State, id string) []event.Event {
+			return []event.Event{in(s, id, created), in(s, id, queued), in(s, id, cancelled)}
+		}},
+		"calls": {"turn answered", func(s loop.State, id string) []event.Event {
+			return []event.Event{in(s, "run", event.ToolProposed{CallID: id})}
+		}},
+		"partial text": {"turn calling", func(s loop.State, id string) []event.Event {
+			return []event.Event{in(s, "run", event.AssistantDelta{Attempt: 1, BlockID: id, Text: id})}
+		}},
+		"text of a block": {"turn calling", func(s loop.State, id string) []event.Event {
+			return []event.Event{in(s, "run", event.AssistantDelta{Attempt: 1, BlockID: "0", Text: id})}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := scenes()[c.scene].build(t)
+			for n := range 20 {
+				base := dump(t, s)
+				left := loop.FoldAll(s, c.grow(s, fmt.Sprintf("left%d", n)))
+				before := dump(t, left)
+				loop.FoldAll(s, c.grow(s, fmt.Sprintf("right%d", n)))
+				if dump(t, left) != before || dump(t, s) != base || before == base {
+					t.Fatalf("at length %d one branch changed the other, or its base", n)
+				}
+				s = left
+			}
+		})
+	}
 }
 
 func TestFoldOfALegalLogIsSane(t *testing.T) {

@@ -27,6 +27,9 @@ type Log struct {
 	// fail, when set, is asked before each append; an error is returned
 	// instead of writing.
 	fail func(loop.Append) error
+	// lose, when set, is asked after each append; an error is returned though
+	// the append was written.
+	lose func(loop.Append) error
 }
 
 type session struct {
@@ -53,6 +56,14 @@ func (l *Log) FailAppends(f func(loop.Append) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.fail = f
+}
+
+// LoseAcks makes every append that f refuses go through, and fail with f's error
+// all the same: its caller does not learn that it was written. Nil ends that.
+func (l *Log) LoseAcks(f func(loop.Append) error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lose = f
 }
 
 // Jobs returns the jobs that were appended and not taken yet.
@@ -98,7 +109,7 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 		return loop.Appended{}, err
 	}
 	if done, ok := s.repeat(a); ok {
-		return done, nil
+		return l.acknowledge(a, done)
 	}
 	if a.Epoch != 0 && s.state.Epoch != a.Epoch {
 		return loop.Appended{}, loop.ErrLeaseLost
@@ -115,7 +126,16 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 	}
 	l.sessions[a.SessionID] = s
 	l.publish(a)
-	return loop.Appended{Events: out, LastSeq: s.state.LastSeq}, nil
+	return l.acknowledge(a, loop.Appended{Events: out, LastSeq: s.state.LastSeq})
+}
+
+func (l *Log) acknowledge(a loop.Append, done loop.Appended) (loop.Appended, error) {
+	if l.lose != nil {
+		if err := l.lose(a); err != nil {
+			return loop.Appended{}, err
+		}
+	}
+	return done, nil
 }
 
 // target returns the session that a goes to: an existing one, or a fresh one
