@@ -101,7 +101,21 @@ func newRequest(ctx context.Context, a loop.Append) (*request, error) {
 	if r.changes, err = project(r.append.Events); err != nil {
 		return nil, err
 	}
-	return r, nil
+	return r, r.checkCreation()
+}
+
+// checkCreation refuses a creation at the wrong place. The projections would
+// not be what the log says.
+func (r *request) checkCreation() error {
+	if owner := r.changes.session.owner; r.creates && owner != r.append.TenantID {
+		return fmt.Errorf("session.created names tenant %q in an append of tenant %q", owner, r.append.TenantID)
+	}
+	for i, e := range r.append.Events {
+		if e.Type == event.TypeSessionCreated && (i > 0 || !r.creates) {
+			return fmt.Errorf("session.created at seq %d", e.Seq)
+		}
+	}
+	return nil
 }
 
 func newEventRow(e event.Event) (eventRow, error) {

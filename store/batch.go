@@ -102,9 +102,6 @@ func (w *writing) inTransaction(ctx context.Context, conn *pgxpool.Conn, opts Op
 			return err
 		}
 		if jobs := w.jobs(); len(jobs) > 0 {
-			if opts.Queue == nil {
-				return errNoQueue
-			}
 			if err := opts.Queue.InsertTx(ctx, tx, jobs); err != nil {
 				return fmt.Errorf("insert jobs: %w", err)
 			}

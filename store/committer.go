@@ -48,7 +48,7 @@ type committer struct {
 
 func newCommitter(s *Store, e edge) *committer {
 	c := &committer{
-		store: s, edge: e, window: s.opts.CommitWindow,
+		store: s, edge: e, window: s.opts.window(),
 		alone: make(map[pgtype.UUID]struct{}),
 		wake:  make(chan struct{}, 1), done: make(chan struct{}),
 	}

@@ -63,7 +63,10 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 	if _, ok := state.Run(run); !ok {
 		return loop.State{}, loop.ErrNotFound
 	}
-	state.Messages, state.LastSeq, state.Epoch, state.Deleted = messages, h.LastSeq, h.Epoch, h.Deleted
+	state.Messages, state.LastSeq, state.Epoch, state.Deleted = nil, h.LastSeq, h.Epoch, h.Deleted
+	if len(messages) > 0 {
+		state.Messages = messages
+	}
 	return state, nil
 }
 

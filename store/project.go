@@ -25,6 +25,7 @@ type changes struct {
 }
 
 type sessionChange struct {
+	owner      string // as session.created names it
 	externalID pgtype.Text
 	createdAt  time.Time
 	updatedAt  time.Time
@@ -141,7 +142,7 @@ type projector struct {
 func (p *projector) add(e event.Event, payload event.Payload) error {
 	switch v := payload.(type) {
 	case event.SessionCreated:
-		p.session.createdAt, p.session.externalID = e.At, text(v.ExternalID)
+		p.session.owner, p.session.createdAt, p.session.externalID = v.TenantID, e.At, text(v.ExternalID)
 	case event.SessionDeleted:
 		p.session.deletedAt = at(e.At)
 	case event.MessageCreated:

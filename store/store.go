@@ -44,6 +44,13 @@ type Options struct {
 
 const maxCommitWindow = 5 * time.Millisecond
 
+func (o Options) window() time.Duration {
+	if o.CommitWindow == 0 {
+		return maxCommitWindow
+	}
+	return min(max(o.CommitWindow, 0), maxCommitWindow)
+}
+
 // committed is what one append added to one session.
 type committed struct {
 	tenantID  string
@@ -91,10 +98,6 @@ func New(pool *pgxpool.Pool, opts Options) *Store {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if opts.CommitWindow == 0 {
-		opts.CommitWindow = maxCommitWindow
-	}
-	opts.CommitWindow = min(max(opts.CommitWindow, 0), maxCommitWindow)
 	s := &Store{pool: pool, opts: opts, logger: opts.Logger}
 	s.delivery = newDelivery(pool, opts.PollEvery, opts.Logger)
 	s.committer = newCommitter(s, s.delivery)

@@ -1,0 +1,203 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/store"
+	"github.com/seed-2ca4966b/agentd/store/storetest"
+)
+
+func TestBrokenCommitIsResolvedEitherWay(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]int32{"CommitLost": cutBefore, "AnswerLost": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			p, url := newProxy(t, db.URL)
+			g := newGate()
+			s := startStoreAt(t, url, store.Options{BeforeCommit: g.beforeCommit})
+			id := newSession(t, s)
+			before := g.commits.Load()
+			p.cut.Store(cut)
+			got := mustAppend(t, s, say(t, id, 1))
+			if got.LastSeq != 2 || got.Events[0].Seq != 2 {
+				t.Errorf("append: %+v; want seq 2", got)
+			}
+			if h := headOf(t, s, id); h.LastSeq != 2 {
+				t.Errorf("last seq %d; want 2", h.LastSeq)
+			}
+			if g.commits.Load()-before != 2 {
+				t.Errorf("%d attempts; want 2", g.commits.Load()-before)
+			}
+		})
+	}
+}
+
+func TestBrokenCommitBesideALockedRow(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]int32{"CommitLost": cutBefore, "AnswerLost": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			p, url := newProxy(t, db.URL)
+			s := startStoreAt(t, url, store.Options{BeforeCommit: func(context.Context) {}})
+			id := newSession(t, s)
+			tx, err := db.Pool.Begin(limit(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = $1 FOR UPDATE`, id); err != nil {
+				t.Fatal(err)
+			}
+			waiting := begin(t, s, say(t, id, 1))
+			lockWaiters(t, db, 1)
+			p.cut.Store(cut)
+			if err := tx.Rollback(limit(t)); err != nil {
+				t.Fatal(err)
+			}
+			if r := <-waiting; r.err != nil || r.got.LastSeq != 2 {
+				t.Errorf("append: %+v, %v; want seq 2", r.got, r.err)
+			}
+			if h := headOf(t, s, id); h.LastSeq != 2 {
+				t.Errorf("last seq %d; want 2", h.LastSeq)
+			}
+		})
+	}
+}
+
+func TestBrokenDatabaseIsTheCallersToKnowAfterAWhile(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	p, url := newProxy(t, db.URL)
+	s := startStoreAt(t, url, store.Options{})
+	id := newSession(t, s)
+	p.closeAll()
+	a := say(t, id, 1)
+	_, err := s.Append(limit(t), a)
+	if err == nil || errors.Is(err, loop.ErrConflict) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("append: %v; want what the connection said", err)
+	}
+	p.refuse.Store(false)
+	if got := mustAppend(t, s, a); got.LastSeq != 2 {
+		t.Errorf("the same append later: %+v; want seq 2", got)
+	}
+}
+
+func TestBrokenReadsAreErrors(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	pool, err := pgxpool.New(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := store.New(pool, store.Options{})
+	pool.Close()
+	id, ctx := looptest.NewID(), t.Context()
+	errs := map[string]error{}
+	_, errs["Head"] = s.Head(ctx, looptest.Tenant, id)
+	_, errs["HeadByExternalID"] = s.HeadByExternalID(ctx, looptest.Tenant, "x")
+	_, errs["Load"] = s.Load(ctx, looptest.Tenant, id, id)
+	_, errs["Events"] = s.Events(ctx, looptest.Tenant, id, 0, 1)
+	_, _, errs["Request"] = s.Request(ctx, looptest.Tenant, id, "k")
+	_, errs["Verify"] = store.Verify(ctx, pool)
+	for call, err := range errs {
+		if err == nil || errors.Is(err, loop.ErrNotFound) {
+			t.Errorf("%s on a closed pool: %v; want an error", call, err)
+		}
+	}
+}
+
+func TestStoreStartsOnceAndStopsAnyTime(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := store.New(db.Pool, store.Options{})
+	id := looptest.NewID()
+	if err := s.Stop(t.Context()); err != nil {
+		t.Errorf("stop before start: %v", err)
+	}
+	if _, err := s.Append(limit(t), say(t, id, 1)); err == nil {
+		t.Error("append before start: no error")
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err == nil {
+		t.Error("second start: no error")
+	}
+	newSession(t, s)
+	for range 2 {
+		if err := s.Stop(t.Context()); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	}
+	if _, err := s.Append(limit(t), say(t, id, 1)); err == nil {
+		t.Error("append after stop: no error")
+	}
+}
+
+func TestStopCommitsWhatWasAccepted(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	g := newGate()
+	s := startStore(t, db, store.Options{BeforeCommit: g.beforeCommit})
+	door, id := newSession(t, s), newSession(t, s)
+	g.stopNext()
+	first := begin(t, s, say(t, door, 1))
+	<-g.held
+	second := begin(t, s, say(t, id, 1))
+	until(t, "it waits", func(context.Context) (bool, error) { return store.Pending(s) == 1, nil })
+	stopped := make(chan error, 1)
+	go func() { stopped <- s.Stop(limit(t)) }()
+	until(t, "appends are refused", func(context.Context) (bool, error) { return !store.Accepting(s), nil })
+	g.release()
+	for _, answer := range []<-chan result{first, second} {
+		if r := <-answer; r.err != nil {
+			t.Errorf("accepted append: %v", r.err)
+		}
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("stop: %v", err)
+	}
+}
+
+func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	g := newGate()
+	s := startStore(t, db, store.Options{BeforeCommit: g.beforeCommit})
+	door, id, locked := newSession(t, s), newSession(t, s), newSession(t, s)
+	tx, err := db.Pool.Begin(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = $1 FOR UPDATE`, locked); err != nil {
+		t.Fatal(err)
+	}
+	aside := begin(t, s, say(t, locked, 1))
+	lockWaiters(t, db, 1)
+	g.stopNext()
+	first := begin(t, s, say(t, door, 1))
+	<-g.held
+	second := begin(t, s, say(t, id, 1))
+	until(t, "it waits", func(context.Context) (bool, error) { return store.Pending(s) == 1, nil })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stop: %v; want DeadlineExceeded", err)
+	}
+	for name, answer := range map[string]<-chan result{"in flight": first, "in the queue": second, "aside": aside} {
+		if r := <-answer; r.err == nil {
+			t.Errorf("append %s: no error", name)
+		}
+	}
+	if err := tx.Rollback(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,15 @@
+package store
+
+// Pending is how many appends wait for a group.
+func Pending(s *Store) int {
+	s.committer.mu.Lock()
+	defer s.committer.mu.Unlock()
+	return len(s.committer.pending)
+}
+
+// Accepting says whether appends are still accepted.
+func Accepting(s *Store) bool {
+	s.committer.mu.Lock()
+	defer s.committer.mu.Unlock()
+	return s.committer.accepting
+}

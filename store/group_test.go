@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// waiting returns a committer that is not started, with requests in its queue;
+// a small letter is an append of deltas to that session, a capital one of
+// something else.
+func waiting(sessions string) *committer {
+	c := newCommitter(&Store{opts: Options{CommitWindow: maxCommitWindow}}, nil)
+	c.accepting = true
+	for _, letter := range sessions {
+		r := &request{ctx: context.Background(), answer: make(chan answer, 1)}
+		r.append.Deltas = letter >= 'a'
+		r.append.SessionID = string(letter | 0x20)
+		r.sessionID = pgtype.UUID{Bytes: [16]byte{byte(letter | 0x20)}, Valid: true}
+		c.pending = append(c.pending, r)
+	}
+	return c
+}
+
+func sessionsOf(requests []*request) (s string) {
+	for _, r := range requests {
+		s += r.append.SessionID
+	}
+	return s
+}
+
+func TestGroupTakesOneAppendPerSession(t *testing.T) {
+	t.Parallel()
+	c := waiting("ABACBA")
+	for _, want := range []string{"abc", "ab", "a"} {
+		group, _, _ := c.next(time.Now())
+		if got := sessionsOf(group); got != want {
+			t.Errorf("group %q; want %q", got, want)
+		}
+	}
+	if group, wait, over := c.next(time.Now()); group != nil || wait != 0 || over {
+		t.Errorf("empty queue: %v, %v, %t; want to wait for a signal", group, wait, over)
+	}
+	c.accepting = false
+	if _, _, over := c.next(time.Now()); !over {
+		t.Error("stopped and empty: not over")
+	}
+}
+
+func TestGroupLeavesOutSessionsThatAreAside(t *testing.T) {
+	t.Parallel()
+	c := waiting("ABA")
+	a := c.pending[0].sessionID
+	c.alone[a] = struct{}{}
+	if group, _, _ := c.next(time.Now()); sessionsOf(group) != "b" {
+		t.Errorf("group %q; want b", sessionsOf(group))
+	}
+	c.accepting = false
+	if group, wait, over := c.next(time.Now()); len(group) > 0 || wait != 0 || over {
+		t.Errorf("only a session that is aside: %v, %v, %t; want to wait for a signal", group, wait, over)
+	}
+	delete(c.alone, a)
+	if group, _, _ := c.next(time.Now()); sessionsOf(group) != "a" {
+		t.Errorf("group %q; want a", sessionsOf(group))
+	}
+}
+
+func TestGroupIsBounded(t *testing.T) {
+	t.Parallel()
+	c := waiting("")
+	for i := range maxGroup + 1 {
+		c.pending = append(c.pending, &request{ctx: t.Context(), sessionID: pgtype.UUID{Bytes: [16]byte{byte(i), byte(i >> 8), 1}}})
+	}
+	if group, _, _ := c.next(time.Now()); len(group) != maxGroup || len(c.pending) != 1 {
+		t.Errorf("group of %d, %d left; want %d and 1", len(group), len(c.pending), maxGroup)
+	}
+
+	c = waiting("ABAC")
+	c.pending[0].bytes = 1
+	c.pending[1].bytes = maxGroupBytes + 1 // too large for company, not too large
+	c.pending[3].bytes = maxGroupBytes
+	for _, want := range []string{"a", "b", "ac"} {
+		if group, _, _ := c.next(time.Now()); sessionsOf(group) != want {
+			t.Errorf("group %q; want %q", sessionsOf(group), want)
+		}
+	}
+}
+
+func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, test := range map[string]struct {
+		queue string
+		since time.Duration // the last commit
+		wait  time.Duration
+	}{
+		"FirstAfterAPauseGoesAtOnce":     {"a", time.Hour, 0},
+		"SecondWaitsForTheRest":          {"a", 2 * time.Millisecond, 3 * time.Millisecond},
+		"SomethingElseEndsTheWait":       {"abC", time.Millisecond, 0},
+		"SomethingElseAloneDoesNotWait":  {"C", 0, 0},
+		"AtTheEndOfTheWindowTheyGo":      {"ab", maxCommitWindow, 0},
+		"AfterACommitTheWholeWindowLies": {"ab", 0, maxCommitWindow},
+	} {
+		c := waiting(test.queue)
+		c.lastCommit = now.Add(-test.since)
+		group, wait, _ := c.next(now)
+		if wait != test.wait || (len(group) > 0) != (test.wait == 0) {
+			t.Errorf("%s: group %q, wait %v; want %v", name, sessionsOf(group), wait, test.wait)
+		}
+	}
+	c := waiting("a")
+	c.lastCommit, c.accepting = now, false
+	if group, wait, _ := c.next(now); len(group) != 1 || wait != 0 {
+		t.Errorf("stopping: wait %v; want none", wait)
+	}
+}
+
+func TestGroupForgetsCallersThatLeft(t *testing.T) {
+	t.Parallel()
+	c := waiting("AB")
+	ctx, cancel := context.WithCancel(t.Context())
+	c.pending[0].ctx = ctx
+	cancel()
+	if group, _, _ := c.next(time.Now()); sessionsOf(group) != "b" {
+		t.Errorf("group %q; want b", sessionsOf(group))
+	}
+}
+
+func TestGroupTakesBackInFront(t *testing.T) {
+	t.Parallel()
+	c := waiting("AAB")
+	group, _, _ := c.next(time.Now())
+	c.again(group...)
+	if got := sessionsOf(c.pending); got != "aba" {
+		t.Errorf("queue %q; want aba: the first append of a before the second", got)
+	}
+}
+
+func TestOptionsCommitWindow(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[time.Duration]time.Duration{
+		0: maxCommitWindow, -1: 0, time.Millisecond: time.Millisecond, time.Second: maxCommitWindow,
+	} {
+		if got := (Options{CommitWindow: given}).window(); got != want {
+			t.Errorf("window of %v is %v; want %v", given, got, want)
+		}
+	}
+}

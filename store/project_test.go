@@ -1,0 +1,259 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/store"
+	"github.com/seed-2ca4966b/agentd/store/storetest"
+)
+
+// TestProjectionsAreWhatTheLogFoldsTo writes logs that the transition table
+// allows, cut into appends anywhere. That the rows are what the log folds to
+// is compared by the database's cleanup; this test compares what Load gives.
+func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{CommitWindow: -1})
+	seen := struct {
+		sync.Mutex
+		types map[event.Type]int
+	}{types: map[event.Type]int{}}
+	rapid.Check(t, func(t *rapid.T) {
+		w := &walk{t: t, log: s, clock: time.Date(2026, 1, 1, 0, 0, 0, 123456000, time.UTC), id: looptest.NewID()}
+		w.next(w.session())
+		for range rapid.SampledFrom([]int{40, 80, 20, 5, 1}).Draw(t, "events") {
+			candidates := w.candidates()
+			if len(candidates) == 0 {
+				break // the session was deleted
+			}
+			w.next(rapid.SampledFrom(candidates).Draw(t, "event"))
+			if w.oneIn(4, "commit") {
+				w.commit()
+			}
+		}
+		w.commit()
+		w.compare()
+		seen.Lock()
+		defer seen.Unlock()
+		for _, e := range w.events {
+			seen.types[e.Type]++
+		}
+	})
+	for _, kind := range []event.Type{
+		event.TypeSessionCreated, event.TypeSessionDeleted, event.TypeMessageCreated, event.TypeRunCreated, event.TypeRunQueued,
+		event.TypeRunStarted, event.TypeRunResumed, event.TypeRunReleased, event.TypeTurnStarted, event.TypeModelRequested,
+		event.TypeAssistantDelta, event.TypeAssistantDiscarded, event.TypeAssistantCompleted, event.TypeAssistantStopped,
+		event.TypeToolProposed, event.TypeToolStarted, event.TypeToolExecuted, event.TypeToolResult, event.TypeTurnCompleted,
+		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
+	} {
+		if seen.types[kind] == 0 {
+			t.Errorf("no log had %s", kind)
+		}
+	}
+}
+
+// walk is one session's log.
+type walk struct {
+	t       *rapid.T
+	log     loop.Log
+	clock   time.Time
+	id      string
+	state   loop.State
+	events  []event.Event
+	pending []event.Event
+}
+
+type candidate struct {
+	runID   string
+	turn    int
+	payload event.Payload
+}
+
+func (w *walk) session() candidate {
+	return candidate{payload: event.SessionCreated{
+		TenantID: looptest.Tenant, ExternalID: rapid.SampledFrom([]string{"", "ext " + w.id}).Draw(w.t, "external id"),
+	}}
+}
+
+type future struct {
+	N int `json:"n"`
+}
+
+func (future) EventType() event.Type { return "from.the.future" }
+
+// candidates are events that may follow. Those that lead deeper come first,
+// since rapid prefers what comes first.
+func (w *walk) candidates() []candidate {
+	s := w.state
+	fresh := candidate{runID: looptest.NewID(), payload: event.RunCreated{
+		Agent: "a", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID(), IdempotencyKey: "k", RequestSHA256: "d",
+	}}
+	var all []candidate
+	rare := w.oneIn(6, "rare")
+	for _, r := range s.Runs {
+		all = append(all, w.ofTurn(r)...)
+		all = append(all, w.ofRun(r)...)
+		if rare {
+			all = append(all, w.endings(r)...)
+		}
+	}
+	all = append(all, fresh, candidate{payload: future{N: 1}}, candidate{payload: event.MessageCreated{
+		MessageID: looptest.NewID(), Role: hooks.RoleUser, Parts: w.parts(),
+	}})
+	if len(w.events) > 30 {
+		all = append(all, candidate{payload: event.SessionDeleted{}})
+	}
+	var allowed []candidate
+	for _, c := range all {
+		if w.allows(c) {
+			allowed = append(allowed, c)
+		}
+	}
+	return allowed
+}
+
+func (w *walk) allows(c candidate) bool {
+	r, _ := w.state.Run(c.runID)
+	if _, queued := c.payload.(event.RunQueued); queued && r.Status == loop.RunEnqueued && anyActive(w.state.Runs) {
+		return false // one active run at a time
+	}
+	return loop.Allows(w.state, w.encode(c)) == nil
+}
+
+func anyActive(runs []loop.Run) bool {
+	for _, r := range runs {
+		if r.Status.Active() {
+			return true
+		}
+	}
+	return false
+}
+
+func (w *walk) ofRun(r loop.Run) []candidate {
+	worker := looptest.NewID()
+	later := w.clock.Add(time.Minute)
+	cause := rapid.SampledFrom([]event.ReleaseCause{event.ReleaseWorkerDead, event.ReleaseShutdown}).Draw(w.t, "cause")
+	next := w.state.Epoch + 1
+	payloads := []event.Payload{
+		event.RunQueued{Ticket: r.Ticket + 1, Cause: "job_lost"},
+		event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket}, event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket},
+		event.RunResumed{WorkerID: worker, Epoch: next, Ticket: r.Ticket, Cause: event.ResumeTakeover},
+		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1},
+		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1, NotBefore: &later},
+		event.RunCompleted{Reason: stream.FinishStop},
+	}
+	return of(r.ID, 0, payloads)
+}
+
+// endings would leave little of a run if they came as often as the rest.
+func (w *walk) endings(r loop.Run) []candidate {
+	t, _ := r.Turn()
+	reason := rapid.SampledFrom([]string{"", "enough"}).Draw(w.t, "reason")
+	silent := event.AssistantStopped{Attempt: t.Attempt, Reason: "cancelled"}
+	shown := silent
+	shown.MessageID, shown.Parts = looptest.NewID(), w.parts()
+	return append(of(r.ID, t.No, []event.Payload{silent, shown}), of(r.ID, 0, []event.Payload{
+		event.RunCancelRequested{Reason: reason},
+		event.RunFailed{Reason: event.FailModel, Error: "refused"},
+		event.RunCancelled{Reason: reason},
+	})...)
+}
+
+// oneIn is true for one of n draws. Integers that rapid draws are mostly small.
+func (w *walk) oneIn(n int, label string) bool {
+	answers := make([]bool, n)
+	answers[n-1] = true
+	return rapid.SampledFrom(answers).Draw(w.t, label)
+}
+
+func of(runID string, turn int, payloads []event.Payload) (out []candidate) {
+	for _, p := range payloads {
+		out = append(out, candidate{runID, turn, p})
+	}
+	return out
+}
+
+func (w *walk) ofTurn(r loop.Run) []candidate {
+	t, _ := r.Turn()
+	usage := stream.Usage{InputTokens: 3, OutputTokens: 5}
+	var payloads []event.Payload
+	for _, c := range t.Calls {
+		payloads = append(payloads,
+			event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1},
+			event.ToolExecuted{CallID: c.ID, Attempt: c.Attempt, Success: c.Number%2 == 0, SHA256: "ab", Bytes: 7},
+			event.ToolResult{CallID: c.ID, MessageID: looptest.NewID(), Name: "look", Content: "<seen>"},
+			event.ToolResult{CallID: c.ID, MessageID: looptest.NewID(), Name: "look", IsError: true, Reason: hooks.ReasonOutcomeUnknown},
+		)
+	}
+	payloads = append(payloads,
+		event.TurnCompleted{},
+		event.ToolProposed{CallID: looptest.NewID(), Number: len(t.Calls) + 1, Name: "look", Arguments: "{\"q\": <1>", ProviderCallID: "p"},
+		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Parts: w.parts(), Finish: stream.FinishStop, FinishRaw: "end", Usage: usage},
+		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Finish: stream.FinishToolCalls},
+		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneText, BlockID: "0", Text: "so "},
+		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneReasoning, BlockID: "1", Text: "hm"},
+		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"},
+		event.ModelRequested{Attempt: t.Attempt + 1, Model: fmt.Sprint("model ", t.Attempt), MessageIDs: []string{}},
+	)
+	return append(of(r.ID, t.No, payloads), of(r.ID, t.No+1, []event.Payload{event.TurnStarted{}})...)
+}
+
+func (w *walk) parts() []hooks.Part {
+	return []hooks.Part{{Type: hooks.PartText, Text: "a < b & \u2028 é 🙂"}, {Type: hooks.PartToolCall, ToolCall: &hooks.ToolCall{ID: w.id, Name: "look"}}}
+}
+
+func (w *walk) encode(c candidate) event.Event {
+	e, err := event.New(event.Scope{SessionID: w.id, RunID: c.runID, Turn: c.turn, At: w.clock, Actor: looptest.Tester}, c.payload)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	e.Seq = int64(len(w.events) + len(w.pending) + 1)
+	return e
+}
+
+func (w *walk) next(c candidate) {
+	w.clock = w.clock.Add(1234567 * time.Microsecond)
+	e := w.encode(c)
+	if err := loop.Allows(w.state, e); err != nil {
+		w.t.Fatal(err)
+	}
+	w.state = loop.Fold(w.state, e)
+	w.pending = append(w.pending, e)
+}
+
+func (w *walk) commit() {
+	if len(w.pending) == 0 {
+		return
+	}
+	a := appendOf(w.id, int64(len(w.events)), w.pending...)
+	if _, err := w.log.Append(context.Background(), a); err != nil {
+		w.t.Fatalf("append %v: %v", looptest.Types(w.pending), err)
+	}
+	w.events, w.pending = append(w.events, w.pending...), nil
+}
+
+func (w *walk) compare() {
+	for _, r := range w.state.Runs {
+		got, err := w.log.Load(context.Background(), looptest.Tenant, w.id, r.ID)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		want := w.state
+		want.Runs = []loop.Run{r}
+		if !reflect.DeepEqual(got, want) {
+			w.t.Errorf("run %s after %v\n got %+v\nwant %+v", r.ID, looptest.Types(w.events), got, want)
+		}
+	}
+}
