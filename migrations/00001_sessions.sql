@@ -1,5 +1,5 @@
 -- +goose Up
-CREATE SCHEMA IF NOT EXISTS agentd;
+-- The schema itself is made before goose runs, which keeps its versions in it.
 COMMENT ON SCHEMA agentd IS 'Everything that agentd and its queue store.';
 
 -- All SQL reads the time here, so that a test database can replace it.

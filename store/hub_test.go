@@ -271,6 +271,27 @@ func TestHubIsNotLedByAFalseAnnouncement(t *testing.T) {
 	})
 }
 
+func TestHubJoinsAReadAndACommitThatCross(t *testing.T) {
+	t.Parallel()
+	f := newFakeLog(3)
+	runHub(t, f, func(t *testing.T, h *hub) {
+		results := make(chan result, 1)
+		go func() {
+			events, err := h.next(t.Context(), tenant, mine, 0, 100)
+			results <- result{events, err}
+		}()
+		synctest.Wait() // it reads
+		h.handOn([]committed{f.write(2)})
+		wantSeqs(t, <-results, 1, 5)
+		before := f.reads.Load()
+		events, err := h.next(t.Context(), tenant, mine, 3, 100)
+		wantSeqs(t, result{events, err}, 4, 5)
+		if n := f.reads.Load() - before; n != 0 {
+			t.Errorf("what was committed meanwhile was read %d times", n)
+		}
+	})
+}
+
 func TestHubLetsACursorFromTheFutureWait(t *testing.T) {
 	t.Parallel()
 	f := newFakeLog(3)

@@ -3,6 +3,8 @@ package store_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -82,6 +84,37 @@ func TestMigrate(t *testing.T) {
 		}
 	})
 
+	t.Run("NeedsNoMoreThanToOwnTheSchema", func(t *testing.T) {
+		t.Parallel()
+		storetest.New(t) // makes agentd_reader, which this owner may not
+		db := storetest.New(t, storetest.Empty)
+		owner := "owner_" + db.Name
+		exec(t, db, fmt.Sprintf(`CREATE ROLE %q LOGIN PASSWORD 'x'`, owner))
+		exec(t, db, fmt.Sprintf(`CREATE SCHEMA agentd AUTHORIZATION %q`, owner))
+		if err := store.Migrate(t.Context(), as(t, db.URL, owner, "x"), quiet()); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("GoesOnWhereAnErrorStoppedIt", func(t *testing.T) {
+		t.Parallel()
+		for _, obstacle := range []string{
+			`TABLE agentd.goose_db_version (version_id text)`, `VIEW agentd.runs AS SELECT 1`, `TABLE agentd.river_job ()`,
+		} {
+			db := storetest.New(t, storetest.Empty)
+			exec(t, db, `CREATE SCHEMA agentd; CREATE `+obstacle)
+			if err := store.Migrate(t.Context(), db.URL, quiet()); err == nil {
+				t.Errorf("no error although there is a %s", obstacle)
+			}
+			kind, name, _ := strings.Cut(obstacle, " ")
+			name, _, _ = strings.Cut(name, " ")
+			exec(t, db, `DROP `+kind+` `+name)
+			if err := store.Migrate(t.Context(), db.URL, quiet()); err != nil {
+				t.Errorf("after the %s had gone: %v", obstacle, err)
+			}
+		}
+	})
+
 	t.Run("WaitsForItsTurnAsLongAsItsContext", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t, storetest.Empty)
@@ -119,6 +152,15 @@ func TestCheckSchemaNamesTheCommandThatHelps(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "run `agentd migrate`") {
 			t.Errorf("%s: CheckSchema = %v", name, err)
 		}
+	}
+	broken := storetest.New(t, storetest.Empty)
+	exec(t, broken, `CREATE SCHEMA agentd; CREATE TABLE agentd.goose_db_version (version_id text)`)
+	if err := store.CheckSchema(t.Context(), broken.Pool); err == nil || errors.Is(err, store.ErrSchemaOld) {
+		t.Errorf("CheckSchema of a schema that is none = %v", err)
+	}
+	exec(t, oldQueue, `ALTER TABLE agentd.river_migration RENAME COLUMN line TO lane`)
+	if err := store.CheckSchema(t.Context(), oldQueue.Pool); err == nil || errors.Is(err, store.ErrSchemaOld) {
+		t.Errorf("CheckSchema of a queue that is none = %v", err)
 	}
 	if version, err := store.SchemaVersion(t.Context(), empty.Pool); version != 0 || err != nil {
 		t.Errorf("SchemaVersion of an empty database = %d, %v; want 0", version, err)

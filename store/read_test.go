@@ -287,6 +287,22 @@ func TestReadsReportABrokenDatabase(t *testing.T) {
 	}
 }
 
+func TestListMessagesReportsWhatItCannotRead(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t, storetest.Unverified)
+	s := startStore(t, db, store.Options{})
+	id := newSession(t, s)
+	mustAppend(t, s, say(t, id, 1))
+	exec(t, db, `UPDATE agentd.messages SET parts = '"x"'`)
+	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{}); err == nil || !strings.Contains(err.Error(), "parts of message") {
+		t.Errorf("unreadable parts: %v", err)
+	}
+	exec(t, db, `ALTER TABLE agentd.messages RENAME COLUMN parts TO pieces`)
+	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{}); err == nil {
+		t.Error("no error without the column")
+	}
+}
+
 func TestMemories(t *testing.T) {
 	t.Parallel()
 	_, s, _ := library(t)
