@@ -167,7 +167,7 @@ func (a *answer) shown() []PartialBlock {
 	var out []PartialBlock
 	for _, b := range a.blocks {
 		if b.lane != stream.LaneToolArguments {
-			out = append(out, PartialBlock{Lane: b.lane, BlockID: b.id, Text: string(b.text)})
+			out = append(out, PartialBlock{Lane: b.lane, BlockID: b.id, Text: string(b.text), Sanitized: b.changed})
 		}
 	}
 	return out

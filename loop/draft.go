@@ -96,6 +96,9 @@ func stopped(newID func() string, t Turn, reason string) event.AssistantStopped 
 	if len(p.Parts) > 0 {
 		p.MessageID = newID()
 	}
+	for _, b := range t.Partial {
+		p.Sanitized = p.Sanitized || b.Sanitized
+	}
 	return p
 }
 

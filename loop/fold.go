@@ -188,10 +188,11 @@ func appendBlock(blocks []PartialBlock, d event.AssistantDelta) []PartialBlock {
 		if blocks[i].Lane == d.Lane && blocks[i].BlockID == d.BlockID {
 			blocks = slices.Clone(blocks)
 			blocks[i].Text += d.Text
+			blocks[i].Sanitized = blocks[i].Sanitized || d.Sanitized
 			return blocks
 		}
 	}
-	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text})
+	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text, Sanitized: d.Sanitized})
 }
 
 // shownParts turns what was shown of an answer into message parts.

@@ -124,6 +124,8 @@ type PartialBlock struct {
 	Lane    stream.Lane
 	BlockID string
 	Text    string
+	// Sanitized says that the text is not quite what arrived.
+	Sanitized bool
 }
 
 // CallStatus is where a tool call stands. Values are stored.
