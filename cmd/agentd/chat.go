@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/term"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+type chatCmd struct {
+	clientFlags
+	Session string `placeholder:"ID" help:"Go on with this session: its id, or a name of yours, which makes one if there is none."`
+	Agent   string `placeholder:"NAME" help:"The agent to talk to; the first one if not given."`
+}
+
+// Run talks until the input ends.
+func (cmd chatCmd) Run(ctx context.Context, io *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	terminal := asTerminal(io)
+	if terminal == nil {
+		return cmd.pipe(ctx, c, io)
+	}
+	return cmd.terminal(ctx, c, terminal)
+}
+
+// open finds or makes the session.
+func (cmd chatCmd) open(ctx context.Context, c *client) (*conversation, error) {
+	id, err := c.session(ctx, cmd.Session, true)
+	if err != nil {
+		return nil, err
+	}
+	return &conversation{client: c, sessionID: id, agent: cmd.Agent}, nil
+}
+
+// terminal is a person at a terminal.
+type terminal struct{ in, out *os.File }
+
+// asTerminal returns nil unless both ends are one.
+func asTerminal(io *std) *terminal {
+	in, ok := io.in.(*os.File)
+	if !ok || !term.IsTerminal(int(in.Fd())) {
+		return nil
+	}
+	out, ok := io.out.(*os.File)
+	if !ok || !term.IsTerminal(int(out.Fd())) {
+		return nil
+	}
+	return &terminal{in: in, out: out}
+}
+
+// interruptions turns SIGINT into values, until the function that it returns is
+// called. At most two are kept.
+func interruptions() (<-chan struct{}, func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt)
+	out := make(chan struct{}, 2)
+	done, joined := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(joined)
+		for {
+			select {
+			case <-signals:
+				select {
+				case out <- struct{}{}:
+				default:
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	return out, func() {
+		signal.Stop(signals)
+		close(done)
+		<-joined
+	}
+}
+
+// terminated returns a channel that gets a value at SIGTERM or SIGHUP.
+func terminated() (<-chan os.Signal, func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// failure is what people are told of the end of a run, nil if it completed.
+func failure(end event.Payload) error {
+	switch e := end.(type) {
+	case event.RunFailed:
+		return fmt.Errorf("the run failed (%s): %s", e.Reason, e.Error)
+	case event.RunCancelled:
+		if e.Reason != "" {
+			return fmt.Errorf("the run was cancelled: %s", e.Reason)
+		}
+		return errors.New("the run was cancelled")
+	}
+	return nil
+}

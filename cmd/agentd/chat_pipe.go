@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// pipe sends each line of the input as a message, in turn, and prints the
+// answers. What is printed of a run is the text of its assistant.completed
+// events, byte for byte, and a line break.
+func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
+	say := func(format string, args ...any) { fmt.Fprintf(streams.err, format+"\n", args...) }
+	c.away = func() { say("the server is away, waiting up to %s…", c.patience) }
+	c.back = func() { say("the server is back") }
+	interrupts, release := interruptions()
+	defer release()
+	input := bufio.NewReader(streams.in)
+	next := asker(func() (string, error) { return input.ReadString('\n') })
+	var talk *conversation
+	failed := false
+	for more := true; more; {
+		var l line
+		select {
+		case l = <-next():
+		case <-interrupts:
+			return &exitError{code: exitFailure}
+		}
+		if l.err != nil && !errors.Is(l.err, io.EOF) {
+			return fmt.Errorf("read a message: %w", l.err)
+		}
+		more = l.err == nil
+		text := strings.TrimRight(l.text, "\r\n")
+		if strings.TrimSpace(text) == "" {
+			continue
+		}
+		if talk == nil {
+			var err error
+			if talk, err = cmd.open(ctx, c); err != nil {
+				return err
+			}
+			say("session %s", talk.sessionID)
+		}
+		end, err := talk.print(ctx, text, streams, interrupts)
+		if err != nil && reasonOf(err).GetReason() != "invalid_argument" {
+			return err
+		}
+		if err == nil {
+			err = failure(end)
+		}
+		if err != nil {
+			failed = true
+			say("agentd: %s", err)
+		}
+		if _, cancelled := end.(event.RunCancelled); cancelled {
+			break
+		}
+	}
+	if failed {
+		return &exitError{code: exitFailure}
+	}
+	return nil
+}
+
+// print sends one message and prints the answer.
+func (c *conversation) print(ctx context.Context, text string, streams *std, interrupts <-chan struct{}) (event.Payload, error) {
+	v := &printView{err: streams.err}
+	end, err := c.answer(ctx, text, v, interrupts)
+	if v.text.Len() > 0 || err == nil && failure(end) == nil {
+		v.text.WriteByte('\n')
+	}
+	// One write: whoever reads has whole answers.
+	if _, werr := streams.out.Write(v.text.Bytes()); werr != nil {
+		return nil, fmt.Errorf("print the answer: %w", werr)
+	}
+	return end, err
+}
+
+// printView keeps the text of what was completed.
+type printView struct {
+	text bytes.Buffer
+	err  io.Writer
+}
+
+func (v *printView) show(e event.Payload) {
+	if done, ok := e.(event.AssistantCompleted); ok {
+		v.text.WriteString(hooks.Message{Parts: done.Parts}.Text())
+	}
+}
+
+func (v *printView) waiting() {
+	fmt.Fprintln(v.err, "another run of this session has to end first, waiting…")
+}
+
+// line is what was read. Text may come with the error that ends the input.
+type line struct {
+	text string
+	err  error
+}
+
+// asker returns a function that reads once, in the background. What it was
+// asked for is given to the next receiver when nobody took it. A read cannot be
+// stopped, so one may still wait when the process exits.
+func asker(read func() (string, error)) func() <-chan line {
+	answers := make(chan line, 1)
+	return func() <-chan line {
+		go func() {
+			text, err := read()
+			answers <- line{text: text, err: err}
+		}()
+		return answers
+	}
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/alecthomas/kong"
+)
+
+// cli are the commands. Each field is a struct of flags with a Run method.
+type cli struct {
+	Dev     devCmd     `cmd:"" help:"Run everything in one process: a private Postgres, the API, a worker and a demo agent."`
+	Serve   serveCmd   `cmd:"" help:"Serve the API, or work on runs, or both, over a Postgres of yours."`
+	Migrate migrateCmd `cmd:"" help:"Bring a database to the schema of this binary."`
+	Chat    chatCmd    `cmd:"" help:"Talk to an agent. From a pipe: one message a line in, the answers out."`
+	Runs    runsCmd    `cmd:"" help:"List runs, or show one."`
+	Psql    psqlCmd    `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
+	Verify  verifyCmd  `cmd:"" help:"Fold the log of every session and compare it with the tables."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+}
+
+const description = `A chat backend for agents over one Postgres.
+
+Start with: agentd dev. Every flag that names a variable can be set by it.`
+
+// runCommand parses args and runs the command that they name.
+func runCommand(ctx context.Context, args []string, io *std) error {
+	var c cli
+	said := false // kong's help says what it has to say and wants to exit
+	parser, err := kong.New(&c,
+		kong.Name("agentd"), kong.Description(description),
+		kong.Writers(io.out, io.err), kong.Exit(func(int) { said = true }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(io),
+	)
+	if err != nil {
+		return fmt.Errorf("command line: %w", err)
+	}
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
+	switch {
+	case said:
+		return nil
+	case err != nil:
+		return &exitError{code: exitUsage, err: fmt.Errorf("%w (agentd --help lists what there is)", err)}
+	}
+	return parsed.Run()
+}

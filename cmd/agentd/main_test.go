@@ -1,0 +1,20 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/seed-2ca4966b/agentd/store/storetest"
+)
+
+// asAgentd makes this test binary be agentd: the processes that the tests start
+// are the code under test, race detector included.
+const asAgentd = "AGENTD_TEST_BINARY_IS_AGENTD"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgentd) != "" {
+		os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))
+	}
+	storetest.Main(m, storetest.RequireToolCalls)
+}

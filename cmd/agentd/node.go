@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/api"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
+	"github.com/seed-2ca4966b/agentd/loop/worker"
+	"github.com/seed-2ca4966b/agentd/store"
+)
+
+const (
+	// A process that is suspended, or cut off, must not keep others waiting.
+	idleInTransaction = 2 * time.Second
+	lockTimeout       = 5 * time.Second
+	statementTimeout  = 30 * time.Second
+
+	// defaultConns is the size of the pool unless the URL has pool_max_conns.
+	// A run holds none while a model streams.
+	defaultConns = 16
+
+	// stepLimit is how long each step of the exit may take.
+	stepLimit = 10 * time.Second
+)
+
+// node is one process of agentd.
+type node struct {
+	database string
+	listener net.Listener
+	key      string // of the API, "" for none
+	api      bool
+	worker   bool
+	models   modelFlags
+	// grace is how long runs may finish their step when the process has to end.
+	grace time.Duration
+	// log gets what the person who started it should read, parts what the
+	// parts have to say.
+	log, parts *slog.Logger
+	// broken is closed if the database is gone for good; nil never is.
+	broken <-chan struct{}
+	// serving is called once everything runs.
+	serving func()
+}
+
+// run is the wiring. It serves until ctx ends; then what was started last is
+// stopped first.
+func (n node) run(ctx context.Context) (err error) {
+	limits := store.RoleSettings{LockTimeout: lockTimeout, StatementTimeout: statementTimeout, IdleInTransaction: idleInTransaction}
+	if err := store.ConfigureRole(ctx, n.database, limits); err != nil {
+		return err
+	}
+	pool, err := openPool(ctx, n.database)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := store.CheckSchema(ctx, pool); err != nil {
+		return err
+	}
+	queue, err := worker.NewQueue()
+	if err != nil {
+		return err
+	}
+	log := store.New(pool, store.Options{Queue: queue, Logger: n.parts})
+	if err := log.Start(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := stopping(ctx, stepLimit)
+		defer cancel()
+		err = errors.Join(err, log.Stop(ctx))
+	}()
+
+	commands := &loop.Commands{Log: log, Agents: []string{demoAgent}, NewID: newID, Now: time.Now}
+
+	var ready atomic.Bool
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", readiness(&ready, pool))
+	closeStreams := make(chan struct{})
+	if n.api {
+		mux.Handle("/", api.New(api.Config{
+			Commands: commands, Reader: log, Feed: log, APIKey: n.key, Stopping: closeStreams, Log: n.parts,
+		}))
+	}
+	server := newServer(mux, n.parts)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(n.listener) }()
+	defer func() {
+		close(closeStreams)
+		ctx, cancel := stopping(ctx, stepLimit)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			n.log.Warn("requests are cut off", "error", err)
+			_ = server.Close() // it has told the listener's error already
+		}
+		_ = <-served // that it was shut down
+	}()
+
+	if n.worker {
+		tools, err := builtin.Tools(builtin.Surroundings{Memories: log})
+		if err != nil {
+			return err
+		}
+		demo, free, err := n.models.demo(tools, n.log, n.parts)
+		if err != nil {
+			return err
+		}
+		defer free()
+		engine := &loop.Engine{
+			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, NewID: newID, Now: time.Now, Logger: n.parts,
+		}
+		label, _ := versionAndCommit()
+		runs, err := worker.New(worker.Config{
+			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
+			NewID: newID, Logger: n.parts, Version: label, Grace: n.grace,
+		})
+		if err != nil {
+			return err
+		}
+		if err := runs.Start(ctx); err != nil {
+			return err
+		}
+		defer func() {
+			ctx, cancel := stopping(ctx, n.grace+stepLimit)
+			defer cancel()
+			if err := runs.Stop(ctx); err != nil {
+				n.log.Warn("runs are cut off: other workers take them up", "error", err)
+			}
+		}()
+	}
+
+	ready.Store(true)
+	n.serving()
+	select {
+	case <-ctx.Done():
+		n.log.Info("stopping: runs finish their step or are handed over; a second signal ends this at once", "grace", n.grace)
+	case err = <-served:
+		served <- err // for the one who waits for the end of it
+		err = fmt.Errorf("serve: %w", err)
+	case <-n.broken:
+	}
+	ready.Store(false)
+	return err
+}
+
+// stopping is the context of a step of the exit: ctx has ended by then.
+func stopping(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
+
+func newID() string { return uuid.Must(uuid.NewV7()).String() }
+
+func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	if !hasPoolSize(database) {
+		config.MaxConns = defaultConns
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "agentd"
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+)
+
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = time.Second
+)
+
+// outage is a time during which a server does not answer. Without a since it
+// does. It is used by one goroutine.
+type outage struct {
+	*client
+	since time.Time
+	pause time.Duration
+	said  bool
+}
+
+// wait returns when it is time to try again after err, or the error that is to
+// be reported: one that would come again, or the end of the client's patience.
+func (o *outage) wait(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !passes(err):
+		o.over()
+		return clearly(err)
+	case o.since.IsZero():
+		o.since, o.pause = time.Now(), firstPause
+	case time.Since(o.since) >= o.patience:
+		return fmt.Errorf("%s has not answered for %s (%w): is it running? `agentd dev` starts one, --url or AGENTD_URL names another", o.url, o.patience, clearly(err))
+	case !o.said:
+		// Not at the first failure: a server that ends a stream to stop is
+		// often replaced by another one at once.
+		o.said = true
+		o.away()
+	}
+	timer := time.NewTimer(o.pause)
+	defer timer.Stop()
+	o.pause = min(2*o.pause, lastPause)
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// over says that the server answers.
+func (o *outage) over() {
+	if o.said {
+		o.back()
+	}
+	*o = outage{client: o.client}
+}
+
+// passes reports whether a call that ended with err may succeed later: the
+// server is away, stopping or without its database. Everything else it would
+// say again.
+func passes(err error) bool {
+	var failed *connect.Error
+	if !errors.As(err, &failed) {
+		return false
+	}
+	switch failed.Code() {
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
+		return false
+	case connect.CodeUnavailable, connect.CodeInternal, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled:
+		return true
+	default:
+		// What no server has said is a broken connection.
+		return !connect.IsWireError(err)
+	}
+}
+
+// serverError is what a server answered, as people read it.
+type serverError struct{ err *connect.Error }
+
+// Error returns the server's sentence, without the code.
+func (e serverError) Error() string { return e.err.Message() }
+
+// Unwrap returns the error with its code and details.
+func (e serverError) Unwrap() error { return e.err }
+
+func clearly(err error) error {
+	var refused *connect.Error
+	if errors.As(err, &refused) && connect.IsWireError(err) {
+		return serverError{refused}
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+)
+
+type runsCmd struct {
+	clientFlags
+	Session string `placeholder:"ID" help:"Only runs of this session: its id, or a name of yours."`
+	Limit   int    `default:"20" help:"List at most so many."`
+	ID      string `arg:"" optional:"" name:"run" help:"Show this run alone."`
+}
+
+// Run prints runs, the newest first.
+func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	if cmd.ID != "" {
+		response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
+		if err != nil {
+			return err
+		}
+		return printRun(streams.out, response.GetRun())
+	}
+	if cmd.Limit < 1 {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d lists nothing: give a positive number", cmd.Limit)}
+	}
+	request := &agentdv1.ListRunsRequest{}
+	if cmd.Session != "" {
+		if request.SessionId, err = c.session(ctx, cmd.Session, false); err != nil {
+			return err
+		}
+	}
+	var list []*agentdv1.Run
+	for {
+		request.PageSize = int32(min(cmd.Limit-len(list), 100))
+		response, err := call(ctx, c, c.runs.ListRuns, request)
+		if err != nil {
+			return err
+		}
+		list = append(list, response.GetRuns()...)
+		request.PageToken = response.GetNextPageToken()
+		if request.GetPageToken() == "" || len(list) >= cmd.Limit {
+			return printRuns(streams.out, list)
+		}
+	}
+}
+
+func printRuns(out io.Writer, list []*agentdv1.Run) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "RUN\tSTATUS\tREASON\tAGENT\tTURNS\tTOKENS\tCREATED\tTOOK\tSESSION")
+	for _, r := range list {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%d+%d\t%s\t%s\t%s\n",
+			r.GetId(), statusWord(r.GetStatus()), orElse(oneLine(r.GetReason(), 40), "-"), r.GetAgent(), r.GetTurns(),
+			r.GetInputTokens(), r.GetOutputTokens(), moment(r.GetCreatedAt()), took(r), r.GetSessionId())
+	}
+	return t.Flush()
+}
+
+func printRun(out io.Writer, r *agentdv1.Run) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	cancel := "no"
+	if r.GetCancelRequested() {
+		cancel = "yes"
+	}
+	for _, field := range [][2]string{
+		{"run", r.GetId()},
+		{"session", r.GetSessionId()},
+		{"agent", r.GetAgent()},
+		{"status", statusWord(r.GetStatus())},
+		{"reason", r.GetReason()},
+		{"error", r.GetError()},
+		{"cancel requested", cancel},
+		{"turns", fmt.Sprint(r.GetTurns())},
+		{"input tokens", fmt.Sprint(r.GetInputTokens())},
+		{"output tokens", fmt.Sprint(r.GetOutputTokens())},
+		{"created", moment(r.GetCreatedAt())},
+		{"started", moment(r.GetStartedAt())},
+		{"ended", moment(r.GetEndedAt())},
+		{"message", r.GetMessageId()},
+		{"assistant message", r.GetAssistantMessageId()},
+	} {
+		fmt.Fprintf(t, "%s:\t%s\n", field[0], orElse(strings.TrimRight(printable(field[1]), "\n"), "-"))
+	}
+	return t.Flush()
+}
+
+func statusWord(s agentdv1.RunStatus) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "RUN_STATUS_"))
+}
+
+func moment(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return "-"
+	}
+	return t.AsTime().Local().Format(time.DateTime)
+}
+
+// took is how long the person waited.
+func took(r *agentdv1.Run) string {
+	if r.GetEndedAt() == nil {
+		return "-"
+	}
+	return r.GetEndedAt().AsTime().Sub(r.GetCreatedAt().AsTime()).Round(time.Millisecond).String()
+}

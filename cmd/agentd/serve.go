@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+)
+
+// listenFlags say where the front doors are.
+type listenFlags struct {
+	Listen string `default:"127.0.0.1:8080" env:"AGENTD_LISTEN" placeholder:"ADDRESS" help:"Listen here; without an API key on a loopback address only."`
+	keyFlags
+}
+
+type serveCmd struct {
+	databaseFlags
+	listenFlags
+	modelFlags
+	logFlags
+	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
+	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
+}
+
+const (
+	roleAPI    = "api"
+	roleWorker = "worker"
+)
+
+// Run serves until a signal comes.
+func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
+	log, err := cmd.logger(streams.err, slog.LevelInfo)
+	if err != nil {
+		return err
+	}
+	for _, role := range cmd.Roles {
+		if role != roleAPI && role != roleWorker {
+			return &exitError{code: exitUsage, err: fmt.Errorf("--roles: there is no role %q: give api, worker or both", role)}
+		}
+	}
+	n := node{
+		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
+		models: cmd.modelFlags, grace: cmd.Grace, log: log, parts: log,
+	}
+	if n.database, err = cmd.required(); err != nil {
+		return err
+	}
+	if n.key, err = cmd.key(); err != nil {
+		return err
+	}
+	return untilSignal(ctx, func(ctx context.Context) error {
+		// A worker alone serves nothing that needs a key.
+		if n.listener, err = listen(ctx, cmd.Listen, n.key != "" || !n.api); err != nil {
+			return err
+		}
+		defer n.listener.Close()
+		n.serving = func() {
+			log.Info("serving", "url", localURL(n.listener), "roles", cmd.Roles)
+			n.sayWhoMayCall()
+		}
+		return endedBySignal(ctx, n.run(ctx))
+	})
+}
+
+func (n node) sayWhoMayCall() {
+	if n.api && n.key == "" {
+		n.log.Info("no API key is set: only programs on this machine can connect")
+	}
+}

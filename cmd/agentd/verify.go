@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/store"
+)
+
+type verifyCmd struct {
+	databaseFlags
+}
+
+// Run compares the log of every session with the tables.
+func (cmd verifyCmd) Run(ctx context.Context, streams *std) error {
+	database, err := cmd.urlOrDev()
+	if err != nil {
+		return err
+	}
+	return untilSignal(ctx, func(ctx context.Context) error {
+		pool, err := openVerifyPool(ctx, database)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		if err := store.CheckSchema(ctx, pool); err != nil {
+			return err
+		}
+		report, err := store.Verify(ctx, pool)
+		if err != nil {
+			return err
+		}
+		for _, d := range report.Differences {
+			fmt.Fprintln(streams.out, printable(d.String()))
+		}
+		if report.Omitted > 0 {
+			fmt.Fprintf(streams.out, "and %d more\n", report.Omitted)
+		}
+		differences := int64(len(report.Differences)) + report.Omitted
+		fmt.Fprintf(streams.out, "%d sessions, %d runs, %d tool calls, %d events: %d differences\n",
+			report.Sessions, report.Runs, report.ToolCalls, report.Events, differences)
+		if differences > 0 {
+			return &exitError{code: exitFailure}
+		}
+		return nil
+	})
+}
+
+// openVerifyPool lifts the limits that are made for the short transactions of a
+// serving process.
+func openVerifyPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
+	config, err := pgxpool.ParseConfig(database)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 1
+	config.ConnConfig.RuntimeParams["application_name"] = "agentd verify"
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0`)
+		return err
+	}
+	return pgxpool.NewWithConfig(ctx, config)
+}
