@@ -44,7 +44,7 @@ func TestFoldIsTotal(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s loop.State
-		for _, e := range rapid.SliceOfN(rapid.Custom(anyEvent), 0, 60).Draw(t, "events") {
+		for _, e := range rapid.SliceOfN(rapid.Custom(anyEvent), 0, 30).Draw(t, "events") {
 			before, last := dump(t, s), s.LastSeq
 			next := loop.Fold(s, e)
 			if dump(t, s) != before {
@@ -145,7 +145,7 @@ func following(t testing.TB, s loop.State) []event.Event {
 func TestFoldIsPureAndSharesNothingThatChanges(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		states, events := walk(r, t, 20)
+		states, events := walk(r, t, 12)
 		prints := make([]string, len(states))
 		for i, s := range states {
 			prints[i] = dump(r, s)
@@ -224,7 +224,7 @@ func TestFoldBranchesDoNotAlias(t *testing.T) {
 func TestFoldOfALegalLogIsSane(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		states, events := walk(r, t, 60)
+		states, events := walk(r, t, 30)
 		for i, s := range states {
 			if s.LastSeq != int64(i) {
 				r.Fatalf("state %d has last seq %d", i, s.LastSeq)
@@ -251,6 +251,21 @@ func TestFoldIgnoresWhatItCannotRead(t *testing.T) {
 	want.LastSeq++
 	if got := loop.Fold(base, bad); dump(t, got) != dump(t, want) {
 		t.Errorf("a payload that does not fit its type changed the state to %s", dump(t, got))
+	}
+}
+
+func TestFoldSkipsTypesOfALaterVersion(t *testing.T) {
+	t.Parallel()
+	for name, sc := range scenes() {
+		base := sc.build(t)
+		r, _ := base.Run("run")
+		turn, _ := r.Turn()
+		e := event.Event{SessionID: "s", Seq: base.LastSeq + 1, Type: "from.the.future", RunID: "run", Turn: turn.No, At: at, Payload: []byte(`{"call_id":"c1"}`)}
+		want := base
+		want.LastSeq++
+		if err, got := loop.Allows(base, e), loop.Fold(base, e); err != nil || dump(t, got) != dump(t, want) {
+			t.Errorf("%s: %v, and the state became %s", name, err, dump(t, got))
+		}
 	}
 }
 
