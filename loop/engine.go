@@ -44,13 +44,16 @@ type Holder struct {
 func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
 	defer unwatch()
-	s, err := e.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
+	r := &runner{
+		engine: e, job: j, holder: h, wake: wake,
+		log: e.Logger.With("run", j.RunID, "session", j.SessionID),
+	}
+	err := r.patiently(ctx, func() (err error) {
+		r.state, err = e.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	r := &runner{
-		engine: e, job: j, holder: h, wake: wake, state: s,
-		log: e.Logger.With("run", j.RunID, "session", j.SessionID),
 	}
 	claimed, err := r.claim(ctx)
 	if err != nil || !claimed {
@@ -200,29 +203,40 @@ func (r *runner) planner() planner {
 }
 
 // append sends d. On success the facts are durable. On a conflict it folds in
-// what was appended and returns true: draft again. A log that cannot be
-// reached is asked again, with the same append, until ctx ends.
+// what was appended and returns true: draft again.
 func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	a, err := d.done()
 	if err != nil {
 		return false, err
 	}
+	var done Appended
+	err = r.patiently(ctx, func() (err error) {
+		done, err = r.engine.Log.Append(ctx, a)
+		return err
+	})
+	if errors.Is(err, ErrConflict) {
+		return true, r.patiently(ctx, func() error { return r.catchUp(ctx) })
+	}
+	if err != nil {
+		return false, err
+	}
+	r.state = FoldAll(r.state, done.Events)
+	r.epoch = r.run().Epoch
+	r.facts = nil
+	return false, nil
+}
+
+// patiently asks the log the same thing again while it cannot be reached,
+// until ctx ends: an outage costs a run time and nothing else.
+func (r *runner) patiently(ctx context.Context, ask func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		done, err := r.engine.Log.Append(ctx, a)
-		switch {
-		case err == nil:
-			r.state = FoldAll(r.state, done.Events)
-			r.epoch = r.run().Epoch
-			r.facts = nil
-			return false, nil
-		case errors.Is(err, ErrConflict):
-			return true, r.catchUp(ctx)
-		case !errors.Is(err, ErrUnavailable):
-			return false, err
+		err := ask()
+		if !errors.Is(err, ErrUnavailable) {
+			return err
 		}
-		r.log.Warn("append again", "epoch", r.epoch, "seq", a.Expected, "error", err)
+		r.log.Warn("ask the log again", "epoch", r.epoch, "seq", r.state.LastSeq, "error", err)
 		if err := sleep(ctx, wait); err != nil {
-			return false, err
+			return err
 		}
 	}
 }

@@ -1,0 +1,197 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+)
+
+// TestUnavailableLogIsAskedAgain lets each append of a run fail some times,
+// before or after it was written: nothing is missing, and nothing is there
+// twice.
+func TestUnavailableLogIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	for _, written := range []bool{false, true} {
+		for _, times := range []int{1, 3} {
+			t.Run(fmt.Sprintf("written=%v times=%d", written, times), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					appends, whole := undisturbed(t)
+					for n := 3; n <= len(appends); n++ {
+						k := newTalk(t, looptest.NewLog())
+						j := k.Start(t, k.Session(t), "hi")
+						seen := map[string]int{} // how often an append was tried
+						fail := func(a loop.Append) error {
+							seen[a.ID]++
+							if len(seen) == n-2 && seen[a.ID] <= times {
+								return fmt.Errorf("database is away: %w", loop.ErrUnavailable)
+							}
+							return nil
+						}
+						if written {
+							k.log.LoseAcks(fail)
+						} else {
+							k.log.FailAppends(fail)
+						}
+						run := k.Advance(t, j)
+						events, s := checked(t, k.Bench, j.SessionID)
+						if run.Status != loop.RunCompleted || !reflect.DeepEqual(essence(s), expected(whole, false)) {
+							t.Fatalf("append %d failed: run %+v\n got %q", n, run, essence(s))
+						}
+						// Text that arrived meanwhile may share an event.
+						if got, want := notDeltas(events), notDeltas(whole); !reflect.DeepEqual(got, want) {
+							t.Fatalf("append %d failed:\n got %v\nwant %v", n, got, want)
+						}
+						if k.effects.Load() != 1 || len(k.asked) != 2 {
+							t.Fatalf("append %d failed: %d effects, model calls %v", n, k.effects.Load(), k.asked)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func notDeltas(events []event.Event) []event.Type {
+	var out []event.Type
+	for _, e := range events {
+		if e.Type != event.TypeAssistantDelta {
+			out = append(out, e.Type)
+		}
+	}
+	return out
+}
+
+func TestUnavailableLogIsAskedUntilTheWorkerStops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := looptest.NewLog()
+		b := looptest.NewBench(log, says("hi"))
+		j := b.Start(t, b.Session(t), "hi")
+		var tries atomic.Int64
+		log.FailAppends(func(loop.Append) error {
+			tries.Add(1)
+			return loop.ErrUnavailable
+		})
+		w := work(t, b, j)
+		pause(t.Context(), 10*time.Second)
+		if n := tries.Load(); n < 10 || n > 30 {
+			t.Errorf("%d tries in 10 s; want a pause that grows to a second", n)
+		}
+		w.kill()
+		if err := w.wait(t); !errors.Is(err, context.Canceled) {
+			t.Errorf("the killed worker returned %v", err)
+		}
+	})
+}
+
+// deafLog is a log whose reads fail while away is set.
+type deafLog struct {
+	*looptest.Log
+	away atomic.Bool
+	// asked counts the reads that failed.
+	asked atomic.Int64
+}
+
+func (l *deafLog) refuse() error {
+	if l.away.Load() {
+		l.asked.Add(1)
+		return fmt.Errorf("read: %w", loop.ErrUnavailable)
+	}
+	return nil
+}
+
+func (l *deafLog) Load(ctx context.Context, tenantID, sessionID, runID string) (loop.State, error) {
+	if err := l.refuse(); err != nil {
+		return loop.State{}, err
+	}
+	return l.Log.Load(ctx, tenantID, sessionID, runID)
+}
+
+func (l *deafLog) Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
+	if err := l.refuse(); err != nil {
+		return nil, err
+	}
+	return l.Log.Events(ctx, tenantID, sessionID, after, limit)
+}
+
+// TestOutageOfReads: a log that cannot be read for a while costs a run time
+// and nothing else, whatever the engine wanted to read.
+func TestOutageOfReads(t *testing.T) {
+	t.Parallel()
+	t.Run("BeforeTheClaim", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			log := &deafLog{Log: looptest.NewLog()}
+			b := looptest.NewBench(log, says("hi"))
+			j := b.Start(t, b.Session(t), "hi")
+			log.away.Store(true)
+			w := work(t, b, j)
+			pause(t.Context(), 5*time.Second)
+			log.away.Store(false)
+			if err := w.wait(t); err != nil || b.Run(t, j).Status != loop.RunCompleted || log.asked.Load() < 2 {
+				t.Errorf("%v, run %+v", err, b.Run(t, j))
+			}
+		})
+	})
+	t.Run("AfterAConflict", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			log := &deafLog{Log: looptest.NewLog()}
+			model := looptest.Model(func(ctx context.Context, _ loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+				pause(ctx, time.Second)
+				_ = yield(looptest.Text("hi"), nil) && yield(looptest.Finish(stream.FinishStop), nil)
+			})
+			b := looptest.NewBench(log, model)
+			j := b.Start(t, b.Session(t), "hi")
+			w := work(t, b, j)
+			synctest.Wait()
+			log.away.Store(true)
+			write(t, b, j, 0, event.MessageCreated{MessageID: looptest.NewID(), Role: "user"})
+			pause(t.Context(), 5*time.Second)
+			log.away.Store(false)
+			if err := w.wait(t); err != nil || b.Run(t, j).Status != loop.RunCompleted || log.asked.Load() < 2 {
+				t.Errorf("%v, run %+v", err, b.Run(t, j))
+			}
+			checked(t, b, j.SessionID)
+		})
+	})
+	t.Run("UntilTheWorkerStops", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			log := &deafLog{Log: looptest.NewLog()}
+			b := looptest.NewBench(log, says("hi"))
+			j := b.Start(t, b.Session(t), "hi")
+			log.away.Store(true)
+			w := work(t, b, j)
+			pause(t.Context(), time.Second)
+			w.kill()
+			if err := w.wait(t); !errors.Is(err, context.Canceled) {
+				t.Errorf("the killed worker returned %v", err)
+			}
+		})
+	})
+}
+
+// TestOtherErrorOfTheLogIsReturned: what is not an outage is not asked again.
+func TestOtherErrorOfTheLogIsReturned(t *testing.T) {
+	t.Parallel()
+	log := looptest.NewLog()
+	b := looptest.NewBench(log, says("hi"))
+	j := b.Start(t, b.Session(t), "hi")
+	broken := errors.New("disk is full of bees")
+	log.FailAppends(func(loop.Append) error { return broken })
+	if err := b.Engine.Advance(t.Context(), j, loop.Holder{WorkerID: "w"}); !errors.Is(err, broken) {
+		t.Errorf("%v; want the log's own error", err)
+	}
+}
