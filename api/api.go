@@ -20,9 +20,13 @@ import (
 
 // Commands change things. Implementations are safe for concurrent use.
 type Commands interface {
+	// CreateSession gives the session that has the external id, if there is one.
 	CreateSession(ctx context.Context, cmd loop.CreateSession) (loop.SessionRef, error)
+	// DeleteSession refuses with [loop.ErrBusy] while a run is active.
 	DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error
+	// StartRun returns once the message and the run are durable.
 	StartRun(ctx context.Context, cmd loop.StartRun) (loop.StartedRun, error)
+	// CancelRun may be repeated; [loop.ErrRunEnded] if the run ended otherwise.
 	CancelRun(ctx context.Context, cmd loop.CancelRun) error
 }
 
@@ -32,11 +36,13 @@ var _ Commands = (*loop.Commands)(nil)
 // page after an element that is not in the list are [loop.ErrNotFound].
 // Implementations are safe for concurrent use.
 type Reader interface {
+	// GetSession finds a session by agentd's id.
 	GetSession(ctx context.Context, tenantID, sessionID string) (loop.SessionInfo, error)
 	// ListSessions returns the newest first.
 	ListSessions(ctx context.Context, tenantID string, page loop.Page) ([]loop.SessionInfo, error)
 	// ListMessages returns them in order of position.
 	ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error)
+	// GetRun finds a run by its id alone.
 	GetRun(ctx context.Context, tenantID, runID string) (loop.RunInfo, error)
 	// ListRuns returns the newest first; sessionID "" means all sessions.
 	ListRuns(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.RunInfo, error)
@@ -44,7 +50,9 @@ type Reader interface {
 
 // Feed reads the log. Implementations are safe for concurrent use.
 type Feed interface {
+	// Head also finds deleted sessions, and says that they are.
 	Head(ctx context.Context, tenantID, sessionID string) (loop.Head, error)
+	// HeadByExternalID finds a session that is not deleted by the client's id.
 	HeadByExternalID(ctx context.Context, tenantID, externalID string) (loop.Head, error)
 	// Events returns up to limit events with a seq above after, in order.
 	Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"github.com/seed-2ca4966b/agentd/api/sse"
@@ -86,12 +85,10 @@ func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
 		return nil, err
 	case f.isStopping():
 		return nil, sse.ErrStopping
-	case errors.Is(wait.Err(), context.DeadlineExceeded):
+	default:
 		// Whatever the last event was, a silent session is worth a look.
 		f.mayBeIdle = true
 		return nil, nil
-	default:
-		return nil, err
 	}
 	if len(events) > 0 {
 		last := events[len(events)-1]

@@ -173,7 +173,7 @@ func TestListRuns(t *testing.T) {
 	var want []string
 	sessionID := b.newSession(t)
 	for range 3 {
-		run := b.start(t, sessionID, "hi").GetRunId()
+		run := b.start(t, sessionID, "hi").RunID
 		b.append(t, sessionID, run, 0, event.RunFailed{Reason: event.FailModel, Error: "no"})
 		want = append(want, run)
 	}
@@ -220,7 +220,7 @@ func TestCancelRun(t *testing.T) {
 		return err
 	}
 	sessionID := b.newSession(t)
-	runID := b.start(t, sessionID, "hi").GetRunId()
+	runID := b.start(t, sessionID, "hi").RunID
 	for range 2 {
 		if err := cancel(runID, "changed my mind"); err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/api/sse"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // sessionService implements agentd.v1.SessionService.
@@ -167,27 +168,30 @@ func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[a
 	if err != nil {
 		return err
 	}
-	// The headers tell the client that the stream stands, before the first event.
-	if err := stream.Send(nil); err != nil {
-		return err
-	}
-	for {
-		events, err := f.Next(ctx)
-		switch {
-		case errors.Is(err, io.EOF):
+	// Headers alone tell the client that the stream stands.
+	err = stream.Send(nil)
+	for err == nil {
+		events, nextErr := f.Next(ctx)
+		if errors.Is(nextErr, io.EOF) {
 			return nil
-		case err != nil:
-			return err
-		case len(events) == 0:
-			err = stream.Send(&agentdv1.WatchEventsResponse{})
 		}
-		for _, e := range events {
-			if err = stream.Send(&agentdv1.WatchEventsResponse{Event: wireEvent(e)}); err != nil {
-				break
-			}
+		if nextErr != nil {
+			return nextErr
 		}
-		if err != nil {
+		err = sendEvents(stream, events)
+	}
+	return err
+}
+
+// sendEvents sends a heartbeat if there are none.
+func sendEvents(stream *connect.ServerStream[agentdv1.WatchEventsResponse], events []event.Event) error {
+	if len(events) == 0 {
+		return stream.Send(&agentdv1.WatchEventsResponse{})
+	}
+	for _, e := range events {
+		if err := stream.Send(&agentdv1.WatchEventsResponse{Event: wireEvent(e)}); err != nil {
 			return err
 		}
 	}
+	return nil
 }

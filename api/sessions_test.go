@@ -57,7 +57,7 @@ func TestGetSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := created.Msg.GetSessionId()
-	run := b.start(t, id, "hi")
+	run := b.start(t, id, "hi").RunID
 	get := func(req *agentdv1.GetSessionRequest) (*agentdv1.Session, error) {
 		res, err := b.sessions.GetSession(t.Context(), connect.NewRequest(req))
 		if err != nil {
@@ -76,7 +76,7 @@ func TestGetSession(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v: %v", req, err)
 		}
-		if s.GetId() != id || s.GetExternalId() != "mine" || s.GetLastSeq() != 4 || s.GetActiveRunId() != run.GetRunId() ||
+		if s.GetId() != id || s.GetExternalId() != "mine" || s.GetLastSeq() != 4 || s.GetActiveRunId() != run ||
 			s.GetCreatedAt().AsTime().IsZero() || s.GetUpdatedAt().AsTime().Before(s.GetCreatedAt().AsTime()) {
 			t.Errorf("%v: got %v", req, s)
 		}
@@ -110,42 +110,37 @@ func TestListSessions(t *testing.T) {
 		}
 		return res.Msg, nil
 	}
-	t.Run("PagesJoinToTheWholeListWhileItGrows", func(t *testing.T) {
-		var got []string
-		for token, first := "", true; first || token != ""; first = false {
-			res, err := list(3, token)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, s := range res.GetSessions() {
-				got = append(got, s.GetId())
-			}
-			token = res.GetNextPageToken()
-			b.newSession(t) // in front of what was read
+	// The pages join to the whole list while it grows.
+	var got []string
+	for token, first := "", true; first || token != ""; first = false {
+		res, err := list(3, token)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("got %v, want %v", got, want)
+		for _, s := range res.GetSessions() {
+			got = append(got, s.GetId())
 		}
-	})
-	t.Run("LimitsApply", func(t *testing.T) {
-		for range 100 {
-			b.newSession(t)
+		token = res.GetNextPageToken()
+		b.newSession(t) // in front of what was read
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	for range 100 {
+		b.newSession(t)
+	}
+	for size, want := range map[int32]int{0: 50, 100: 100, 1 << 30: 100} {
+		res, err := list(size, "")
+		if err != nil || len(res.GetSessions()) != want || res.GetNextPageToken() == "" {
+			t.Errorf("page_size %d: %d sessions, %v, want %d and a next page", size, len(res.GetSessions()), err, want)
 		}
-		for size, want := range map[int32]int{0: 50, 100: 100, 1 << 30: 100} {
-			res, err := list(size, "")
-			if err != nil || len(res.GetSessions()) != want || res.GetNextPageToken() == "" {
-				t.Errorf("page_size %d: %d sessions, %v, want %d and a next page", size, len(res.GetSessions()), err, want)
-			}
-		}
-		_, err := list(-1, "")
-		wantError(t, err, connect.CodeInvalidArgument, "invalid_argument")
-	})
-	t.Run("AForeignTokenIsRefused", func(t *testing.T) {
-		for _, token := range []string{"x", uuid.NewString()} {
-			_, err := list(0, token)
-			wantError(t, err, connect.CodeInvalidArgument, "bad_page_token")
-		}
-	})
+	}
+	_, err := list(-1, "")
+	wantError(t, err, connect.CodeInvalidArgument, "invalid_argument")
+	for _, token := range []string{"x", uuid.NewString()} {
+		_, err := list(0, token)
+		wantError(t, err, connect.CodeInvalidArgument, "bad_page_token")
+	}
 }
 
 func TestDeleteSession(t *testing.T) {
@@ -156,11 +151,11 @@ func TestDeleteSession(t *testing.T) {
 		return err
 	}
 	id, _ := b.finishedSession(t)
-	run := b.start(t, id, "again")
-	if d := wantError(t, del(id), connect.CodeAborted, "session_busy"); d.GetActiveRunId() != run.GetRunId() {
-		t.Errorf("active_run_id %q, want %q", d.GetActiveRunId(), run.GetRunId())
+	run := b.start(t, id, "again").RunID
+	if d := wantError(t, del(id), connect.CodeAborted, "session_busy"); d.GetActiveRunId() != run {
+		t.Errorf("active_run_id %q, want %q", d.GetActiveRunId(), run)
 	}
-	if _, err := b.runs.CancelRun(t.Context(), connect.NewRequest(&agentdv1.CancelRunRequest{RunId: run.GetRunId()})); err != nil {
+	if _, err := b.runs.CancelRun(t.Context(), connect.NewRequest(&agentdv1.CancelRunRequest{RunId: run})); err != nil {
 		t.Fatal(err)
 	}
 	if err := del(id); err != nil {

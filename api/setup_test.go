@@ -64,6 +64,9 @@ func (b *backend) failure() error {
 }
 
 func (b *backend) CreateSession(ctx context.Context, cmd loop.CreateSession) (loop.SessionRef, error) {
+	if err := b.failure(); err != nil {
+		return loop.SessionRef{}, err
+	}
 	ref, err := b.Commands.CreateSession(ctx, cmd)
 	if ref.Created {
 		b.mu.Lock()
@@ -78,6 +81,14 @@ func (b *backend) DeleteSession(ctx context.Context, tenantID, sessionID string,
 		return err
 	}
 	return b.Commands.DeleteSession(ctx, tenantID, sessionID, actor)
+}
+
+// Events fails as it is told to.
+func (b *backend) Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
+	if err := b.failure(); err != nil {
+		return nil, err
+	}
+	return b.Log.Events(ctx, tenantID, sessionID, after, limit)
 }
 
 // Next is what a store makes of Watch and Events.
@@ -343,29 +354,31 @@ func withKey(key string) option {
 	return func(c *api.Config, _ *http.Server) { c.APIKey = key }
 }
 
+// newSession makes a session behind the API's back.
 func (b *bundle) newSession(t *testing.T) string {
 	t.Helper()
-	res, err := b.sessions.CreateSession(t.Context(), connect.NewRequest(&agentdv1.CreateSessionRequest{}))
+	ref, err := b.CreateSession(t.Context(), loop.CreateSession{TenantID: tenant, Actor: event.System("test")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Msg.GetSessionId()
+	return ref.SessionID
 }
 
-func (b *bundle) start(t *testing.T, sessionID, text string) *agentdv1.StartRunResponse {
+// start starts a run behind the API's back.
+func (b *bundle) start(t *testing.T, sessionID, text string) loop.StartedRun {
 	t.Helper()
-	res, err := b.runs.StartRun(t.Context(), connect.NewRequest(&agentdv1.StartRunRequest{SessionId: sessionID, Text: text}))
+	run, err := b.StartRun(t.Context(), loop.StartRun{TenantID: tenant, SessionID: sessionID, Text: text, Actor: event.System("test")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res.Msg
+	return run
 }
 
-// session makes a session with one finished run.
+// finishedSession makes a session with one finished run.
 func (b *bundle) finishedSession(t *testing.T) (sessionID, runID string) {
 	t.Helper()
 	sessionID = b.newSession(t)
-	runID = b.start(t, sessionID, "hello").GetRunId()
+	runID = b.start(t, sessionID, "hello").RunID
 	b.begin(t, sessionID, runID)
 	for _, w := range strings.Fields("Hello from the agent") {
 		b.delta(t, sessionID, runID, w+" ")
@@ -411,17 +424,17 @@ func wantError(t *testing.T, err error, code connect.Code, reason string) *agent
 }
 
 // wantJSONError checks everything that another route's error promises.
-func wantJSONError(t *testing.T, res *http.Response, status int, code, reason string) map[string]string {
+func wantJSONError(t *testing.T, res answer, status int, code, reason string) map[string]string {
 	t.Helper()
 	var body map[string]string
-	if err := json.NewDecoder(res.Body).Decode(&body); err != nil {
+	if err := json.NewDecoder(res.body).Decode(&body); err != nil {
 		t.Fatal(err)
 	}
-	if res.StatusCode != status || body["code"] != code || body["reason"] != reason || body["message"] == "" {
-		t.Errorf("status %d, body %v, want status %d, code %s, reason %s and a message", res.StatusCode, body, status, code, reason)
+	if res.status != status || body["code"] != code || body["reason"] != reason || body["message"] == "" {
+		t.Errorf("status %d, body %v, want status %d, code %s, reason %s and a message", res.status, body, status, code, reason)
 	}
-	if res.Header.Get("Agentd-Reason") != reason || res.Header.Get("Content-Type") != "application/json" {
-		t.Errorf("headers %v, want reason %q and JSON", res.Header, reason)
+	if res.header.Get("Agentd-Reason") != reason || res.header.Get("Content-Type") != "application/json" {
+		t.Errorf("headers %v, want reason %q and JSON", res.header, reason)
 	}
 	return body
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// ErrNotStreamable: the response cannot carry a stream, because some middleware
-// wraps it without Flush, Unwrap or deadlines.
+// ErrNotStreamable says that the response cannot carry a stream, because some
+// middleware wraps it without Flush, Unwrap or deadlines.
 var ErrNotStreamable = errors.New("the response cannot be streamed")
 
 // Writer is a response that stays open. The server's WriteTimeout and
@@ -64,9 +64,6 @@ func (w *Writer) FlushError() error {
 // Flush is FlushError for callers that know only [http.Flusher]. A failure
 // shows at the next write.
 func (w *Writer) Flush() { _ = w.FlushError() }
-
-// Unwrap gives [http.ResponseController] the response underneath.
-func (w *Writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // flushable looks for what ResponseController.Flush would use, without
 // flushing, which would send the status.

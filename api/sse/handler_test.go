@@ -1,0 +1,175 @@
+package sse
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// connection is a response that breaks at a chosen call.
+type connection struct {
+	*httptest.ResponseRecorder
+	breakAt string
+	// when counts the calls of breakAt that still succeed.
+	when int
+	// deadline is the last write deadline that was set.
+	deadline time.Time
+	// naked counts the flushes without a deadline.
+	naked int
+}
+
+var errBroken = errors.New("broken")
+
+func (c *connection) call(name string) error {
+	if name != c.breakAt {
+		return nil
+	}
+	if c.when > 0 {
+		c.when--
+		return nil
+	}
+	return errBroken
+}
+
+func (c *connection) Write(b []byte) (int, error) {
+	if err := c.call("write"); err != nil {
+		return 0, err
+	}
+	return c.ResponseRecorder.Write(b)
+}
+
+func (c *connection) FlushError() error {
+	if c.deadline.IsZero() {
+		c.naked++
+	}
+	if err := c.call("flush"); err != nil {
+		return err
+	}
+	c.Flush()
+	return nil
+}
+
+func (c *connection) SetWriteDeadline(t time.Time) error {
+	c.deadline = t
+	return c.call("write deadline")
+}
+
+func (c *connection) SetReadDeadline(time.Time) error { return c.call("read deadline") }
+
+// script is a stream that says these, one after another, and then is asked no
+// more.
+type script struct {
+	t     *testing.T
+	steps []step
+}
+
+type step struct {
+	events []event.Event
+	err    error
+}
+
+func (s *script) Next(context.Context) ([]event.Event, error) {
+	if len(s.steps) == 0 {
+		s.t.Error("Next after the end or after a write that failed")
+		return nil, io.EOF
+	}
+	next := s.steps[0]
+	s.steps = s.steps[1:]
+	return next.events, next.err
+}
+
+func serve(t *testing.T, c *connection, steps ...step) (failed error) {
+	t.Helper()
+	h := &Handler{
+		Open:         func(context.Context, string, int64, bool) (Stream, error) { return &script{t, steps}, nil },
+		Fail:         func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
+		WriteTimeout: time.Minute,
+		Log:          slog.New(slog.DiscardHandler),
+	}
+	c.ResponseRecorder = httptest.NewRecorder()
+	h.ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	return failed
+}
+
+func one() step { return step{events: []event.Event{{Seq: 1, Payload: []byte("{}")}}} }
+
+func TestAFailedWriteEndsTheHandler(t *testing.T) {
+	t.Parallel()
+	ping, end := step{}, step{err: io.EOF}
+	for name, tt := range map[string]struct {
+		breakAt string
+		when    int
+		steps   []step
+	}{
+		"opening":                          {"write", 0, nil},
+		"opening's flush":                  {"flush", 0, nil},
+		"event":                            {"write", 1, []step{one()}},
+		"event's flush":                    {"flush", 1, []step{one()}},
+		"second event":                     {"write", 2, []step{one(), one()}},
+		"heartbeat":                        {"write", 1, []step{ping}},
+		"heartbeat's flush":                {"flush", 1, []step{ping}},
+		"write deadline of the opening":    {"write deadline", 1, nil},
+		"write deadline of its flush":      {"write deadline", 2, nil},
+		"write deadline after its flush":   {"write deadline", 3, nil},
+		"farewell, which changes nothing":  {"write", 1, []step{{err: ErrStopping}}},
+		"nothing breaks: all steps happen": {"", 0, []step{one(), ping, one(), end}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if err := serve(t, &connection{breakAt: tt.breakAt, when: tt.when}, tt.steps...); err != nil {
+				t.Errorf("failed with %v after the status was sent", err)
+			}
+		})
+	}
+}
+
+func TestDeadlinesThatCannotBeLiftedFailBeforeTheStatus(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"write deadline", "read deadline"} {
+		c := &connection{breakAt: call}
+		if err := serve(t, c); !errors.Is(err, ErrNotStreamable) || !errors.Is(err, errBroken) {
+			t.Errorf("%s: %v, want ErrNotStreamable with its cause", call, err)
+		}
+		if c.Flushed || c.Body.Len() > 0 {
+			t.Errorf("%s: something was sent", call)
+		}
+	}
+}
+
+func TestEveryWriteHasATimeLimitAndIdlingHasNone(t *testing.T) {
+	t.Parallel()
+	c := &connection{}
+	if err := serve(t, c, one(), step{}, step{err: io.EOF}); err != nil {
+		t.Fatal(err)
+	}
+	if c.naked != 0 {
+		t.Errorf("%d flushes without a deadline", c.naked)
+	}
+	if !c.deadline.IsZero() {
+		t.Errorf("deadline %v while nothing is written, want none", c.deadline)
+	}
+}
+
+func TestALargeEventIsFollowedByOthers(t *testing.T) {
+	t.Parallel()
+	large := step{events: []event.Event{{Seq: 1, Payload: []byte(`"` + strings.Repeat("x", 2*keepFrame) + `"`)}}}
+	c := &connection{}
+	if err := serve(t, c, large, one(), step{err: io.EOF}); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(c.Body.String(), "id: 1\n"); n != 2 {
+		t.Errorf("%d events, want 2", n)
+	}
+}
