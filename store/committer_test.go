@@ -103,6 +103,37 @@ func TestCommitterLockedRowStallsNobodyElse(t *testing.T) {
 	}
 }
 
+func TestCommitterGroupSkipsALockedRow(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t) // where nothing ends a wait for a lock
+	g := newGate()
+	s := startStore(t, db, store.Options{BeforeCommit: g.beforeCommit})
+	door, locked, free := newSession(t, s), newSession(t, s), newSession(t, s)
+	tx, err := db.Pool.Begin(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = $1 FOR UPDATE`, locked); err != nil {
+		t.Fatal(err)
+	}
+	g.stopNext()
+	first := begin(t, s, say(t, door, 1))
+	<-g.held
+	waiting, beside := begin(t, s, say(t, locked, 1)), begin(t, s, say(t, free, 1))
+	until(t, "both wait", func(context.Context) (bool, error) { return store.Pending(s) == 2, nil })
+	g.release()
+	<-first
+	if r := <-beside; r.err != nil {
+		t.Errorf("beside the locked row: %v", r.err)
+	}
+	if err := tx.Rollback(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-waiting; r.err != nil {
+		t.Errorf("the locked row: %v", r.err)
+	}
+}
+
 func configure(t *testing.T, db *storetest.DB, settings store.RoleSettings) {
 	t.Helper()
 	if err := store.ConfigureRole(limit(t), db.URL, settings); err != nil {

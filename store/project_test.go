@@ -33,7 +33,10 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &walk{t: t, log: s, clock: time.Date(2026, 1, 1, 0, 0, 0, 123456000, time.UTC), id: looptest.NewID()}
 		w.next(w.session())
-		for range rapid.SampledFrom([]int{40, 80, 20, 5, 1}).Draw(t, "events") {
+		if rapid.Bool().Draw(t, "in the middle of a turn") {
+			w.toolCall()
+		}
+		for range rapid.SampledFrom([]int{40, 60, 20, 5, 1}).Draw(t, "events") {
 			candidates := w.candidates()
 			if len(candidates) == 0 {
 				break // the session was deleted
@@ -51,6 +54,7 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 			seen.types[e.Type]++
 		}
 	})
+	t.Logf("events by type: %v", seen.types)
 	for _, kind := range []event.Type{
 		event.TypeSessionCreated, event.TypeSessionDeleted, event.TypeMessageCreated, event.TypeRunCreated, event.TypeRunQueued,
 		event.TypeRunStarted, event.TypeRunResumed, event.TypeRunReleased, event.TypeTurnStarted, event.TypeModelRequested,
@@ -73,6 +77,22 @@ type walk struct {
 	state   loop.State
 	events  []event.Event
 	pending []event.Event
+}
+
+// toolCall leads to where most events are allowed.
+func (w *walk) toolCall() {
+	run := looptest.NewID()
+	w.next(candidate{run, 0, event.RunCreated{Agent: "a", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID()}})
+	for _, p := range []event.Payload{event.RunQueued{Ticket: 1}, event.RunStarted{WorkerID: looptest.NewID(), Epoch: 1, Ticket: 1}} {
+		w.next(candidate{run, 0, p})
+	}
+	for _, p := range []event.Payload{
+		event.TurnStarted{}, event.ModelRequested{Attempt: 1, Model: "m"},
+		event.AssistantCompleted{Attempt: 1, MessageID: looptest.NewID(), Parts: w.parts(), Finish: stream.FinishToolCalls},
+		event.ToolProposed{CallID: looptest.NewID(), Number: 1, Name: "look"}, event.ToolProposed{CallID: looptest.NewID(), Number: 2, Name: "look"},
+	} {
+		w.next(candidate{run, 1, p})
+	}
 }
 
 type candidate struct {
@@ -101,18 +121,20 @@ func (w *walk) candidates() []candidate {
 		Agent: "a", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID(), IdempotencyKey: "k", RequestSHA256: "d",
 	}}
 	var all []candidate
-	rare := w.oneIn(6, "rare")
+	rare, aside := w.oneIn(5, "rare"), w.oneIn(4, "aside")
 	for _, r := range s.Runs {
 		all = append(all, w.ofTurn(r)...)
 		all = append(all, w.ofRun(r)...)
 		if rare {
-			all = append(all, w.endings(r)...)
+			all = append(all, w.interruptions(r)...)
 		}
 	}
-	all = append(all, fresh, candidate{payload: future{N: 1}}, candidate{payload: event.MessageCreated{
-		MessageID: looptest.NewID(), Role: hooks.RoleUser, Parts: w.parts(),
-	}})
-	if len(w.events) > 30 {
+	if !anyActive(s.Runs) || aside {
+		all = append(all, fresh, candidate{payload: future{N: 1}}, candidate{payload: event.MessageCreated{
+			MessageID: looptest.NewID(), Role: hooks.RoleUser, Parts: w.parts(),
+		}})
+	}
+	if len(w.events) > 20 {
 		all = append(all, candidate{payload: event.SessionDeleted{}})
 	}
 	var allowed []candidate
@@ -142,33 +164,32 @@ func anyActive(runs []loop.Run) bool {
 }
 
 func (w *walk) ofRun(r loop.Run) []candidate {
-	worker := looptest.NewID()
-	later := w.clock.Add(time.Minute)
-	cause := rapid.SampledFrom([]event.ReleaseCause{event.ReleaseWorkerDead, event.ReleaseShutdown}).Draw(w.t, "cause")
-	next := w.state.Epoch + 1
+	worker, next := looptest.NewID(), w.state.Epoch+1
 	payloads := []event.Payload{
-		event.RunQueued{Ticket: r.Ticket + 1, Cause: "job_lost"},
-		event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket}, event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket},
+		event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket},
 		event.RunResumed{WorkerID: worker, Epoch: next, Ticket: r.Ticket, Cause: event.ResumeTakeover},
-		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1},
-		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1, NotBefore: &later},
 		event.RunCompleted{Reason: stream.FinishStop},
+	}
+	if r.Status == loop.RunEnqueued {
+		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1})
 	}
 	return of(r.ID, 0, payloads)
 }
 
-// endings would leave little of a run if they came as often as the rest.
-func (w *walk) endings(r loop.Run) []candidate {
-	t, _ := r.Turn()
+// interruptions would leave little of a run if they came as often as the rest.
+func (w *walk) interruptions(r loop.Run) []candidate {
+	later := w.clock.Add(time.Minute)
+	next := w.state.Epoch + 1
+	cause := rapid.SampledFrom([]event.ReleaseCause{event.ReleaseWorkerDead, event.ReleaseShutdown}).Draw(w.t, "cause")
 	reason := rapid.SampledFrom([]string{"", "enough"}).Draw(w.t, "reason")
-	silent := event.AssistantStopped{Attempt: t.Attempt, Reason: "cancelled"}
-	shown := silent
-	shown.MessageID, shown.Parts = looptest.NewID(), w.parts()
-	return append(of(r.ID, t.No, []event.Payload{silent, shown}), of(r.ID, 0, []event.Payload{
+	return of(r.ID, 0, []event.Payload{
+		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1},
+		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1, NotBefore: &later},
+		event.RunQueued{Ticket: r.Ticket + 1, Cause: "job_lost"},
 		event.RunCancelRequested{Reason: reason},
 		event.RunFailed{Reason: event.FailModel, Error: "refused"},
 		event.RunCancelled{Reason: reason},
-	})...)
+	})
 }
 
 // oneIn is true for one of n draws. Integers that rapid draws are mostly small.
@@ -187,6 +208,9 @@ func of(runID string, turn int, payloads []event.Payload) (out []candidate) {
 
 func (w *walk) ofTurn(r loop.Run) []candidate {
 	t, _ := r.Turn()
+	silent := event.AssistantStopped{Attempt: t.Attempt, Reason: "cancelled"}
+	shown := silent
+	shown.MessageID, shown.Parts = looptest.NewID(), w.parts()
 	usage := stream.Usage{InputTokens: 3, OutputTokens: 5}
 	var payloads []event.Payload
 	for _, c := range t.Calls {
@@ -204,7 +228,7 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Finish: stream.FinishToolCalls},
 		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneText, BlockID: "0", Text: "so "},
 		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneReasoning, BlockID: "1", Text: "hm"},
-		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"},
+		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"}, silent, shown,
 		event.ModelRequested{Attempt: t.Attempt + 1, Model: fmt.Sprint("model ", t.Attempt), MessageIDs: []string{}},
 	)
 	return append(of(r.ID, t.No, payloads), of(r.ID, t.No+1, []event.Payload{event.TurnStarted{}})...)
