@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -36,10 +37,7 @@ type process struct {
 
 // open makes a process on a database. Stop it before its pool is closed.
 func open(ctx context.Context, pool *pgxpool.Pool, model loop.Model, tools ...loop.Tool) (*process, error) {
-	queue, err := worker.NewQueue()
-	if err != nil {
-		return nil, err
-	}
+	queue := worker.NewQueue()
 	st := store.New(pool, store.Options{Queue: queue})
 	if err := st.Start(ctx); err != nil {
 		return nil, err
@@ -67,7 +65,7 @@ func setup(t *testing.T, db *storetest.DB, model loop.Model, tools ...loop.Tool)
 func (p *process) config() worker.Config {
 	return worker.Config{
 		Pool: p.pool, Engine: p.Engine, Commands: p.Commands, Leases: p.leases, NewID: looptest.NewID,
-		Heartbeat: 100 * time.Millisecond, Lease: 600 * time.Millisecond, Sweep: 50 * time.Millisecond,
+		Heartbeat: 100 * time.Millisecond, Lease: time.Second, Sweep: 50 * time.Millisecond,
 	}
 }
 
@@ -209,4 +207,12 @@ func (g gate) await(t *testing.T) {
 	case <-time.After(limit):
 		t.Fatal("nothing came to the gate")
 	}
+}
+
+// callsTool asks for one tool and then answers.
+func callsTool(name string) loop.Model {
+	return looptest.Answers(
+		looptest.Answer(looptest.ToolCall("c1", name, `{}`), looptest.Finish(stream.FinishToolCalls)),
+		looptest.Answer(looptest.Text("done"), looptest.Finish(stream.FinishStop)),
+	)
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -68,8 +69,8 @@ func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
 	inc.background.Go(func() { newSweeper(inc).run(background) })
 	giveUp := context.AfterFunc(ctx, inc.cancel)
 	err = inc.river.Start(inc.ctx)
-	if !giveUp() && err == nil {
-		err = ctx.Err()
+	if !giveUp() {
+		err = errors.Join(err, ctx.Err())
 	}
 	if err != nil {
 		inc.stop(lasting)

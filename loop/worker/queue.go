@@ -46,16 +46,16 @@ type Queue struct {
 
 // NewQueue returns a queue. It needs no database of its own: it writes in the
 // transactions that it is given.
-func NewQueue() (*Queue, error) {
+func NewQueue() *Queue {
 	client, err := river.NewClient(silentDriver{riverpgxv5.New(nil)}, &river.Config{
 		Schema: schema,
 		Logger: slog.New(slog.DiscardHandler), // every error is returned
 		Hooks:  []rivertype.Hook{&dueAtOnce{}},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make queue: %w", err)
+		panic(fmt.Sprintf("worker: River refuses a constant configuration: %v", err))
 	}
-	return &Queue{client: client}, nil
+	return &Queue{client: client}
 }
 
 // InsertTx inserts jobs in tx. It wakes nobody: a NOTIFY in the transaction

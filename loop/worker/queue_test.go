@@ -38,11 +38,8 @@ func listen(t *testing.T, db *storetest.DB) func() string {
 
 func insert(t *testing.T, db *storetest.DB, jobs ...loop.Job) {
 	t.Helper()
-	q, err := worker.NewQueue()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error { return q.InsertTx(t.Context(), tx, jobs) })
+	q := worker.NewQueue()
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error { return q.InsertTx(t.Context(), tx, jobs) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +136,7 @@ func TestInsertedJobs(t *testing.T) {
 func TestAnInsertThatFailsSaysSo(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	q, err := worker.NewQueue()
-	if err != nil {
-		t.Fatal(err)
-	}
+	q := worker.NewQueue()
 	tx, err := db.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -186,7 +187,7 @@ func TestAnOutageKillsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = q.store.Stop(context.Background()) })
-		all, lines, p = append(all, q.work(t, func(c *worker.Config) { c.Outage = limit })), append(lines, line), q
+		all, lines, p = append(all, q.work(t, func(c *worker.Config) { c.Lease, c.Outage = 2*time.Second, limit })), append(lines, line), q
 	}
 	var ids []string
 	for _, w := range all {
@@ -202,7 +203,7 @@ func TestAnOutageKillsNobody(t *testing.T) {
 		l.mend()
 	}
 	eventually(t, "every worker may declare others dead again", func() bool {
-		return scalar[bool](t, db, `SELECT bool_and(connected_since < agentd.clock() - interval '1 second') FROM agentd.workers`)
+		return scalar[bool](t, db, `SELECT bool_and(connected_since < agentd.clock() - interval '2500 ms') FROM agentd.workers`)
 	})
 	if n := scalar[int](t, db, `SELECT count(*) FROM agentd.workers WHERE dead_at IS NOT NULL OR stopped_at IS NOT NULL`); n != 0 {
 		t.Errorf("%d workers were given up", n)
@@ -215,14 +216,22 @@ func TestAnOutageKillsNobody(t *testing.T) {
 	checkEnd(t, p, p.Start(t, p.Session(t), "hello"))
 }
 
-// TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease: it gives up its run
-// while it cannot reach the database, and takes it up again afterwards.
-func TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease(t *testing.T) {
-	t.Parallel()
-	db := storetest.New(t)
+// behindProxy is a process whose line to the database can be cut, with a worker
+// that holds a run of which the tool waits at the gate.
+type behindProxy struct {
+	*process
+	line   *proxy
+	worker *worker.Worker
+	id     string // of the worker
+	gate   gate
+	heard  *listener
+	job    loop.Job
+}
+
+func setupBehindProxy(t *testing.T, db *storetest.DB, observer *process) *behindProxy {
+	t.Helper()
 	pool, line := throughProxy(t, db.URL)
 	g := newGate()
-	observer := setup(t, db, callsTool("hold"))
 	p, err := open(t.Context(), pool, callsTool("hold"), looptest.Tool{Name: "hold", Idempotent: true, Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
 		return loop.ToolOutput{}, g.pass(ctx)
 	}})
@@ -230,19 +239,60 @@ func TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.store.Stop(context.Background()) })
-	w := p.work(t)
-	id := w.ID()
+	heard := newListener(t)
+	w := p.work(t, func(c *worker.Config) { c.Logger = slog.New(heard) })
 	j := observer.Start(t, observer.Session(t), "hello")
 	g.await(t)
-	line.cut()
-	eventually(t, "the worker gives up", func() bool { return w.ID() == "" })
-	close(g.open)
-	line.mend()
-	checkEnd(t, observer, j)
-	if got := w.ID(); got == "" || got == id {
+	return &behindProxy{process: p, line: line, worker: w, id: w.ID(), gate: g, heard: heard, job: j}
+}
+
+// TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease: it gives up its run
+// while it cannot reach the database, and takes it up again afterwards.
+func TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	observer := setup(t, db, callsTool("hold"))
+	p := setupBehindProxy(t, db, observer)
+	p.line.cut()
+	p.heard.await(t, "worker cannot begin anew yet")
+	if id := p.worker.ID(); id != "" {
+		t.Errorf("the worker takes jobs as %q", id)
+	}
+	close(p.gate.open)
+	p.line.mend()
+	checkEnd(t, observer, p.job)
+	if got := p.worker.ID(); got == "" || got == p.id {
 		t.Errorf("worker is %q, want a fresh id", got)
 	}
-	if !scalar[bool](t, db, `SELECT stopped_at IS NOT NULL AND dead_at IS NULL FROM agentd.workers WHERE id = $1`, id) {
+	if !scalar[bool](t, db, `SELECT stopped_at IS NOT NULL AND dead_at IS NULL FROM agentd.workers WHERE id = $1`, p.id) {
 		t.Error("the lost worker's row does not say that it stopped")
+	}
+}
+
+func TestAStopDuringAnOutage(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, after string }{
+		{"BeforeTheWorkerGivesUp", "heartbeat does not arrive"},
+		{"WhileItTriesToBeginAnew", "worker cannot begin anew yet"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			observer := setup(t, db, callsTool("hold"), looptest.Says("hold", "held"))
+			p := setupBehindProxy(t, db, observer)
+			p.line.cut()
+			p.heard.await(t, test.after)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			if err := p.worker.Stop(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("stop: %v", err)
+			}
+			p.line.mend()
+			observer.work(t)
+			checkEnd(t, observer, p.job)
+			if !scalar[bool](t, db, `SELECT dead_at IS NOT NULL FROM agentd.workers WHERE id = $1`, p.id) {
+				t.Error("the worker could tell nobody, and yet it was not declared dead")
+			}
+		})
 	}
 }

@@ -30,9 +30,7 @@ const (
 // newRiver returns the client that fetches jobs for inc.
 func newRiver(cfg Config, inc *incarnation) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	if err := river.AddWorkerSafely(workers, &advance{inc: inc}); err != nil {
-		return nil, err
-	}
+	river.AddWorker(workers, &advance{inc: inc})
 	return river.NewClient(riverpgxv5.New(cfg.Pool), &river.Config{
 		ID:      inc.id,
 		Schema:  schema,

@@ -1,0 +1,172 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+var errBroken = errors.New("broken")
+
+// fakes are the table of workers, the commands and the engine, each of whose
+// methods can be told to fail.
+type fakes struct {
+	broken string
+
+	mu    sync.Mutex
+	asked []string
+}
+
+func (f *fakes) ask(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, name)
+	if name == f.broken {
+		return errBroken
+	}
+	return nil
+}
+
+func (f *fakes) Join(context.Context, string, string, time.Duration) error { return f.ask("Join") }
+func (f *fakes) Beat(context.Context, string, time.Duration) (bool, []string, error) {
+	return true, nil, f.ask("Beat")
+}
+func (f *fakes) Leave(context.Context, string) error { return f.ask("Leave") }
+func (f *fakes) Close()                              {}
+func (f *fakes) Wake(...string)                      {}
+func (f *fakes) DeclareDead(context.Context, string, time.Duration, time.Duration) ([]string, error) {
+	return []string{"dead"}, f.ask("DeclareDead")
+}
+func (f *fakes) Orphans(context.Context, int) ([]loop.Release, error) {
+	return []loop.Release{{RunID: "orphan 1"}, {RunID: "orphan 2"}}, f.ask("Orphans")
+}
+func (f *fakes) Due(context.Context, int) ([]loop.Job, error) {
+	return []loop.Job{{RunID: "due"}}, f.ask("Due")
+}
+func (f *fakes) Lost(context.Context, time.Duration, int) ([]loop.Job, error) {
+	return []loop.Job{{RunID: "lost"}}, f.ask("Lost")
+}
+func (f *fakes) Held(context.Context, string, []string) ([]loop.Release, error) {
+	return []loop.Release{{RunID: "held"}, {RunID: "in hand"}}, f.ask("Held")
+}
+func (f *fakes) Fetched(context.Context, string, []string) ([]loop.Job, error) {
+	return []loop.Job{{RunID: "fetched"}, {RunID: "in hand"}}, f.ask("Fetched")
+}
+func (f *fakes) Forget(context.Context, time.Duration) error { return f.ask("Forget") }
+func (f *fakes) ReleaseDead(_ context.Context, r loop.Release) (bool, error) {
+	return true, f.ask("release " + r.RunID)
+}
+func (f *fakes) Requeue(_ context.Context, j loop.Job, cause string, _ event.Actor) (bool, error) {
+	return true, f.ask("requeue " + j.RunID + " " + cause)
+}
+
+func (f *fakes) Advance(context.Context, loop.Job, loop.Holder) error {
+	if f.broken == "panic" {
+		panic("a bug")
+	}
+	if f.broken == "lease" {
+		return loop.ErrLeaseLost
+	}
+	return f.ask("Advance")
+}
+
+func newFakeIncarnation(f *fakes) *incarnation {
+	inc := &incarnation{
+		cfg: Config{Leases: f, Commands: f, Engine: f, Heartbeat: time.Second, Lease: 0, Sweep: time.Millisecond},
+		id:  "me", log: slog.New(slog.DiscardHandler), lost: make(chan struct{}),
+	}
+	inc.ctx, inc.cancel = context.WithCancel(context.Background())
+	return inc
+}
+
+func TestASweepAsksForEverything(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	inc := newFakeIncarnation(f)
+	inc.runs.enter("in hand")
+	if err := newSweeper(inc).sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"DeclareDead", "Due", "Fetched", "Forget", "Held", "Lost", "Orphans",
+		"release held", "release orphan 1", "release orphan 2",
+		"requeue due due", "requeue fetched job_lost", "requeue lost job_lost",
+	}
+	slices.Sort(f.asked)
+	if !slices.Equal(f.asked, want) {
+		t.Errorf("asked for %q, want %q", f.asked, want)
+	}
+}
+
+func TestASweepThatFailsSaysSo(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []string{
+		"DeclareDead", "Orphans", "release orphan 1", "Due", "requeue due due", "Lost", "requeue lost job_lost",
+		"Held", "release held", "Fetched", "requeue fetched job_lost", "Forget",
+	} {
+		f := &fakes{broken: broken}
+		if err := newSweeper(newFakeIncarnation(f)).sweep(t.Context()); !errors.Is(err, errBroken) {
+			t.Errorf("%s failed and the sweep says %v", broken, err)
+		}
+		if broken == "release orphan 1" && !slices.Contains(f.asked, "release orphan 2") {
+			t.Error("one run that cannot be released kept another one from its turn")
+		}
+	}
+}
+
+// TestOnlyWhatLastsIsTakenForLeftBehind: between a fetch and the claim, and
+// between the last append and the end of the job, a run looks left behind.
+func TestOnlyWhatLastsIsTakenForLeftBehind(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	inc := newFakeIncarnation(f)
+	inc.cfg.Lease = time.Hour
+	s := newSweeper(inc)
+	for range 2 {
+		if err := s.sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if slices.Contains(f.asked, "release held") || slices.Contains(f.asked, "requeue fetched job_lost") {
+		t.Error("a run was taken away at once")
+	}
+	s.left["held"] = time.Now().Add(-2 * time.Hour)
+	s.fetched["fetched/0"] = time.Now().Add(-2 * time.Hour)
+	if err := s.sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(f.asked, "release held") || !slices.Contains(f.asked, "requeue fetched job_lost") {
+		t.Error("a run that was left behind for long is left behind")
+	}
+}
+
+// TestWorkNeverFails: River would try again.
+func TestWorkNeverFails(t *testing.T) {
+	t.Parallel()
+	for _, broken := range []string{"", "Advance", "lease", "panic"} {
+		f := &fakes{broken: broken}
+		inc := newFakeIncarnation(f)
+		job := &river.Job[Args]{Args: Args{RunID: "r"}}
+		if err := (&advance{inc: inc}).Work(t.Context(), job); err != nil {
+			t.Errorf("%q: %v", broken, err)
+		}
+		if inc.runs.has("r") {
+			t.Errorf("%q: the run still counts as running", broken)
+		}
+	}
+	f := &fakes{}
+	inc := newFakeIncarnation(f)
+	inc.cancel()
+	if err := (&advance{inc: inc}).Work(t.Context(), &river.Job[Args]{}); err != nil || len(f.asked) > 0 {
+		t.Errorf("a worker that is over asked the engine (%v), error %v", f.asked, err)
+	}
+}
