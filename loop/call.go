@@ -84,6 +84,9 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 	for {
 		select {
 		case <-ans.ready:
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			deltas, done := ans.take()
 			r.facts = deltas
 			if done {
@@ -95,7 +98,11 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 			}
 			crash(PointModelStreaming)
 		case <-r.wake:
-			if _, err := r.cancelled(ctx); err != nil {
+			if err := r.catchCancel(ctx); err != nil {
+				return err
+			}
+		case <-r.recheck:
+			if err := r.catchCancel(ctx); err != nil {
 				return err
 			}
 		case <-r.holder.Interrupt:

@@ -23,6 +23,9 @@ type Engine struct {
 	Logger *slog.Logger
 }
 
+// recheckAfter is how long a wake-up waits when the log could not be read.
+const recheckAfter = 500 * time.Millisecond
+
 // Holder is the worker on whose behalf a run is advanced.
 type Holder struct {
 	// WorkerID is the id that the lease is taken under.
@@ -69,6 +72,8 @@ type runner struct {
 	holder Holder
 	log    *slog.Logger
 	wake   <-chan struct{}
+	// recheck is set while a wake-up could not be followed by a read.
+	recheck <-chan time.Time
 	// state is what is durable.
 	state State
 	// epoch is the lease, 0 before the claim is durable.
@@ -266,16 +271,17 @@ func (r *runner) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// cancelled reads the log and reports whether the run was asked to stop. A
-// log that cannot be read is no reason to stop.
-func (r *runner) cancelled(ctx context.Context) (bool, error) {
-	if err := r.catchUp(ctx); err != nil {
-		if errors.Is(err, ErrLeaseLost) || ctx.Err() != nil {
-			return false, err
-		}
-		r.log.Warn("read the log for a cancel", "epoch", r.epoch, "error", err)
+// catchCancel reads what others appended, above all a cancel. A log that
+// cannot be read is no reason to stop, but to look again.
+func (r *runner) catchCancel(ctx context.Context) error {
+	r.recheck = nil
+	err := r.catchUp(ctx)
+	if err == nil || errors.Is(err, ErrLeaseLost) || ctx.Err() != nil {
+		return err
 	}
-	return r.run().CancelRequested, nil
+	r.log.Warn("read the log for a cancel", "epoch", r.epoch, "error", err)
+	r.recheck = time.After(recheckAfter)
+	return nil
 }
 
 func (r *runner) endTurn(ctx context.Context, st step) {

@@ -22,11 +22,14 @@ type execution struct {
 	call Call
 	out  ToolOutput
 	err  error
+	// cut says that the tool had been told to stop by then: an error may mean
+	// no more than that.
+	cut bool
 }
 
 // runTools runs the calls side by side and makes each outcome durable as it
-// comes. If the run must stop, calls that do not end well at once stay
-// without an outcome.
+// comes. If the run must stop, a tool that was interrupted may have taken
+// effect: its call stays without an outcome.
 func (r *runner) runTools(ctx context.Context, ids []string) error {
 	t, _ := r.run().Turn()
 	agent := r.engine.Agents[r.run().Agent]
@@ -43,51 +46,62 @@ func (r *runner) runTools(ctx context.Context, ids []string) error {
 		}
 		go func() { ended <- r.execute(toolCtx, tool, c) }()
 	}
-	for open := len(ids); open > 0; {
+	open, err := r.followTools(ctx, ended, len(ids))
+	stop()
+	for _, x := range r.joinTools(ended, open) {
+		if err == nil && (x.err == nil || !x.cut) {
+			r.facts = append(r.facts, r.executed(x)...)
+		}
+	}
+	return err
+}
+
+// followTools makes outcomes durable until there are no more or the run must
+// stop, and returns how many tools are still open.
+func (r *runner) followTools(ctx context.Context, ended <-chan execution, open int) (int, error) {
+	for open > 0 && !r.run().CancelRequested {
 		select {
 		case x := <-ended:
 			open--
+			if ctx.Err() != nil {
+				return open, ctx.Err()
+			}
 			r.facts = append(r.facts, r.executed(x)...)
 			if err := r.record(ctx); err != nil {
-				return err
+				return open, err
 			}
 		case <-r.wake:
-			if _, err := r.cancelled(ctx); err != nil {
-				return err
+			if err := r.catchCancel(ctx); err != nil {
+				return open, err
+			}
+		case <-r.recheck:
+			if err := r.catchCancel(ctx); err != nil {
+				return open, err
 			}
 		case <-r.holder.Interrupt:
-			return r.stopTools(ctx, stop, ended, open)
+			return open, nil
 		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if open > 0 && r.run().CancelRequested {
-			return r.stopTools(ctx, stop, ended, open)
+			return open, ctx.Err()
 		}
 	}
-	return nil
+	return open, nil
 }
 
-// stopTools tells the open tools to stop and keeps the outcomes of those that
-// had finished. A tool that was interrupted may have taken effect: it gets no
-// outcome here.
-func (r *runner) stopTools(ctx context.Context, stop func(), ended <-chan execution, open int) error {
-	stop()
+// joinTools waits for tools that were told to stop, and returns how those that
+// did have ended.
+func (r *runner) joinTools(ended <-chan execution, open int) (out []execution) {
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
 	for ; open > 0; open-- {
 		select {
 		case x := <-ended:
-			if x.err == nil {
-				r.facts = append(r.facts, r.executed(x)...)
-			}
+			out = append(out, x)
 		case <-grace.C:
 			r.log.Error("left behind: it does not stop when told to", "what", "tools", "count", open, "epoch", r.epoch, "after", stopGrace)
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+			return out
 		}
 	}
-	return nil
+	return out
 }
 
 func (r *runner) execute(ctx context.Context, tool Tool, c Call) (x execution) {
@@ -103,6 +117,7 @@ func (r *runner) execute(ctx context.Context, tool Tool, c Call) (x execution) {
 		CallID: c.ID, Attempt: c.Attempt, TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID,
 		Arguments: json.RawMessage(c.Arguments),
 	})
+	x.cut = ctx.Err() != nil
 	return x
 }
 

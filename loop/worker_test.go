@@ -2,10 +2,13 @@ package loop_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 )
 
@@ -90,4 +93,71 @@ func cancel(t testing.TB, b *looptest.Bench, j loop.Job) error {
 	return b.Commands.CancelRun(t.Context(), loop.CancelRun{
 		TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: j.RunID, Reason: "enough", Actor: looptest.Tester,
 	})
+}
+
+// hookedLog calls before ahead of each append of the engine that uses it. It
+// holds no lock meanwhile, so others may append.
+type hookedLog struct {
+	*looptest.Log
+	before func(loop.Append)
+}
+
+func (l *hookedLog) Append(ctx context.Context, a loop.Append) (loop.Appended, error) {
+	l.before(a)
+	return l.Log.Append(ctx, a)
+}
+
+// hooked makes b's engine, and nobody else, call before ahead of its appends.
+func hooked(b *looptest.Bench, before func(loop.Append)) {
+	b.Engine.Log = &hookedLog{Log: b.Log.(*looptest.Log), before: before}
+}
+
+// has reports whether a holds an event of that type.
+func has(a loop.Append, typ event.Type) bool {
+	return slices.ContainsFunc(a.Events, func(e event.Event) bool { return e.Type == typ })
+}
+
+// stalls is a model that says text and then nothing more. If it obeys it ends
+// with its context, else with release.
+func stalls(release <-chan struct{}, text ...stream.Chunk) looptest.Model {
+	return func(ctx context.Context, _ loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+		for _, c := range text {
+			if !yield(c, nil) {
+				return
+			}
+		}
+		if release != nil {
+			<-release
+			yield(looptest.Text("too late"), nil)
+			return
+		}
+		<-ctx.Done()
+		yield(stream.Chunk{}, ctx.Err())
+	}
+}
+
+// blocks is a tool that runs until its context ends, or, if release is not
+// nil, until release.
+func blocks(name string, release <-chan struct{}) looptest.Tool {
+	return looptest.Tool{Name: name, Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
+		if release != nil {
+			<-release
+			return loop.ToolOutput{Content: "too late"}, nil
+		}
+		<-ctx.Done()
+		return loop.ToolOutput{}, ctx.Err()
+	}}
+}
+
+// goesOn checks that the session takes another message, with a request that a
+// strict provider accepts.
+func goesOn(t *testing.T, b *looptest.Bench, sessionID string) {
+	t.Helper()
+	agent := b.Engine.Agents["demo"]
+	agent.Model = strict(t, says("as you wish"))
+	b.Engine.Agents["demo"] = agent
+	if run := b.Advance(t, b.Start(t, sessionID, "and now?")); run.Status != loop.RunCompleted {
+		t.Errorf("the next run is %+v", run)
+	}
+	checked(t, b, sessionID)
 }
