@@ -34,6 +34,10 @@ const (
 	stepLimit = 10 * time.Second
 )
 
+// extraTools are the agent's beside the builtin ones: tests, which run this
+// binary as agentd, need tools whose effects they can count.
+var extraTools []loop.Tool
+
 // node is one process of agentd.
 type node struct {
 	database string
@@ -44,6 +48,8 @@ type node struct {
 	models   modelFlags
 	// grace is how long runs may finish their step when the process has to end.
 	grace time.Duration
+	// lease is that of the worker, 0 for its default.
+	lease time.Duration
 	// log gets what the person who started it should read, parts what the
 	// parts have to say.
 	log, parts *slog.Logger
@@ -113,7 +119,7 @@ func (n node) run(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		demo, free, err := n.models.demo(tools, n.log, n.parts)
+		demo, free, err := n.models.demo(append(tools, extraTools...), n.log, n.parts)
 		if err != nil {
 			return err
 		}
@@ -125,6 +131,7 @@ func (n node) run(ctx context.Context) (err error) {
 		runs, err := worker.New(worker.Config{
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
 			NewID: newID, Logger: n.parts, Version: label, Grace: n.grace,
+			Lease: n.lease, Heartbeat: n.lease / 3, Sweep: n.lease / 6,
 		})
 		if err != nil {
 			return err

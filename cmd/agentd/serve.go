@@ -21,12 +21,16 @@ type serveCmd struct {
 	logFlags
 	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
+	Lease time.Duration `default:"3s" env:"AGENTD_LEASE" help:"How long after a worker's last heartbeat others may not take over its runs. Give all workers the same."`
 }
 
 const (
 	roleAPI    = "api"
 	roleWorker = "worker"
 )
+
+// minLease leaves a heartbeat, a third of it, the time to arrive.
+const minLease = 300 * time.Millisecond
 
 // Run serves until a signal comes.
 func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
@@ -39,9 +43,12 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 			return &exitError{code: exitUsage, err: fmt.Errorf("--roles: there is no role %q: give api, worker or both", role)}
 		}
 	}
+	if cmd.Lease < minLease {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--lease: %s is too short to be kept alive: give at least %s", cmd.Lease, minLease)}
+	}
 	n := node{
 		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
-		models: cmd.modelFlags, grace: cmd.Grace, log: log, parts: log,
+		models: cmd.modelFlags, grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
 	}
 	if n.database, err = cmd.required(); err != nil {
 		return err
