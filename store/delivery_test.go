@@ -125,6 +125,7 @@ func TestNextFindsOutByItselfWhereNobodyListens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.MaxConns = 1
 	var deaf atomic.Bool
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
