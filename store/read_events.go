@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -104,7 +106,15 @@ func (s *Store) Next(ctx context.Context, tenantID, sessionID string, after int6
 	if limit <= 0 {
 		return nil, &loop.InvalidError{Field: "limit", Problem: "must be at least 1"}
 	}
-	return s.delivery.hub.next(ctx, tenantID, id, max(after, 0), limit)
+	events, err := s.delivery.hub.next(ctx, tenantID, id, max(after, 0), limit)
+	switch {
+	case err == nil || errors.Is(err, loop.ErrNotFound):
+		return events, err
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	default:
+		return nil, fmt.Errorf("next events: %w", err)
+	}
 }
 
 // Watch implements [loop.Log]. An id that is none gets no signal.
