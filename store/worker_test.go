@@ -312,7 +312,7 @@ func TestWakeSignalsWatchers(t *testing.T) {
 	st := store.New(w.Pool, store.Options{})
 	watched := looptest.NewID()
 	signals, stop := st.Watch(watched)
-	defer stop()
+	t.Cleanup(stop)
 	store.NewLeases(st).Wake(looptest.NewID(), watched)
 	select {
 	case <-signals:

@@ -117,8 +117,7 @@ func (p *process) await(t *testing.T, j loop.Job, wanted func(loop.Run) bool) lo
 	}
 }
 
-func ended(r loop.Run) bool   { return r.Status.Terminal() }
-func claimed(r loop.Run) bool { return r.Status == loop.RunRunning }
+func ended(r loop.Run) bool { return r.Status.Terminal() }
 
 // count returns how many events of a type the session has.
 func (p *process) count(t *testing.T, sessionID string, kind event.Type) int {

@@ -24,35 +24,38 @@ import (
 const childEnv = "AGENTD_WORKER_TEST_CHILD"
 
 func child(url string) int {
+	parentGone := make(chan struct{})
 	go func() {
+		defer close(parentGone)
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(2)
 	}()
-	err := func() error {
-		ctx := context.Background()
-		pool, err := pgxpool.New(ctx, url)
-		if err != nil {
-			return err
-		}
-		hold := looptest.Tool{Name: "hold", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
-			fmt.Fprintln(os.Stdout, "entered")
-			<-ctx.Done()
-			return loop.ToolOutput{}, ctx.Err()
-		}}
-		p, err := open(ctx, pool, callsTool("hold"), hold)
-		if err != nil {
-			return err
-		}
-		w, err := worker.New(p.config())
-		if err != nil {
-			return err
-		}
-		if err := w.Start(ctx); err != nil {
-			return err
-		}
-		fmt.Fprintln(os.Stdout, "id", w.ID())
-		select {}
-	}()
+	ctx := context.Background()
+	pool, err := pgxpool.New(ctx, url)
+	if err != nil {
+		return complain(err)
+	}
+	hold := looptest.Tool{Name: "hold", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
+		fmt.Fprintln(os.Stdout, "entered")
+		<-ctx.Done()
+		return loop.ToolOutput{}, ctx.Err()
+	}}
+	p, err := open(ctx, pool, callsTool("hold"), hold)
+	if err != nil {
+		return complain(err)
+	}
+	w, err := worker.New(p.config())
+	if err != nil {
+		return complain(err)
+	}
+	if err := w.Start(ctx); err != nil {
+		return complain(err)
+	}
+	fmt.Fprintln(os.Stdout, "id", w.ID())
+	<-parentGone
+	return 2
+}
+
+func complain(err error) int {
 	fmt.Fprintln(os.Stderr, err)
 	return 1
 }

@@ -12,15 +12,18 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// Engine advances runs; it is [loop.Engine]. Advance returns soon after its
-// context has ended.
+// Engine advances runs; it is [loop.Engine].
 type Engine interface {
+	// Advance returns soon after its context has ended.
 	Advance(ctx context.Context, j loop.Job, h loop.Holder) error
 }
 
 // Commands take runs away from dead workers; they are [loop.Commands].
 type Commands interface {
+	// ReleaseDead takes the run away from the worker that cmd names, if that
+	// one still holds it.
 	ReleaseDead(ctx context.Context, cmd loop.Release) (bool, error)
+	// Requeue makes a new job for the run of j, if it is queued with j's ticket.
 	Requeue(ctx context.Context, j loop.Job, cause string, actor event.Actor) (bool, error)
 }
 

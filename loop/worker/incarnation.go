@@ -28,9 +28,10 @@ type incarnation struct {
 
 	leaving   chan struct{} // see loop.Holder
 	interrupt chan struct{}
-	// ctx is over the runs: once it has ended, nothing more is written.
-	ctx    context.Context
+	// cancel ends the context of all runs, whose Done channel is over: from
+	// then on the engine writes nothing more.
 	cancel context.CancelFunc
+	over   <-chan struct{}
 	runs   running
 	river  *river.Client[pgx.Tx]
 
@@ -50,7 +51,8 @@ func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
 	}
 	inc.log = cfg.Logger.With("worker", inc.id)
 	lasting := context.WithoutCancel(ctx)
-	inc.ctx, inc.cancel = context.WithCancel(lasting)
+	runs, cancel := context.WithCancel(lasting)
+	inc.cancel, inc.over = cancel, runs.Done()
 	defer func() {
 		if err != nil {
 			inc.cancel()
@@ -68,7 +70,7 @@ func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
 	inc.background.Go(func() { inc.beat(background, sent) })
 	inc.background.Go(func() { newSweeper(inc).run(background) })
 	giveUp := context.AfterFunc(ctx, inc.cancel)
-	err = inc.river.Start(inc.ctx)
+	err = inc.river.Start(runs)
 	if !giveUp() {
 		err = errors.Join(err, ctx.Err())
 	}
@@ -79,6 +81,16 @@ func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
 	}
 	inc.log.InfoContext(ctx, "worker takes jobs")
 	return inc, nil
+}
+
+// isOver reports whether the runs were stopped.
+func (inc *incarnation) isOver() bool {
+	select {
+	case <-inc.over:
+		return true
+	default:
+		return false
+	}
 }
 
 // leave hands back what this worker holds: each run finishes its step or, after

@@ -84,7 +84,8 @@ func newFakeIncarnation(f *fakes) *incarnation {
 		cfg: Config{Leases: f, Commands: f, Engine: f, Heartbeat: time.Second, Lease: 0, Sweep: time.Millisecond},
 		id:  "me", log: slog.New(slog.DiscardHandler), lost: make(chan struct{}),
 	}
-	inc.ctx, inc.cancel = context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
+	inc.cancel, inc.over = cancel, ctx.Done()
 	return inc
 }
 

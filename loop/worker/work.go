@@ -67,7 +67,7 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 	inc, j := a.inc, job.Args.job()
 	inc.runs.enter(j.RunID)
 	defer inc.runs.leave(j.RunID)
-	if inc.ctx.Err() != nil {
+	if inc.isOver() {
 		return nil // this worker holds nothing any more
 	}
 	log := inc.log.With("run", j.RunID, "session", j.SessionID, "ticket", j.Ticket)
@@ -81,7 +81,7 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 	case err == nil:
 	case errors.Is(err, loop.ErrLeaseLost):
 		log.WarnContext(ctx, "run was taken away")
-	case inc.ctx.Err() != nil:
+	case inc.isOver():
 		log.WarnContext(ctx, "run was stopped", "error", err)
 	default:
 		log.ErrorContext(ctx, "run was not advanced", "error", err)

@@ -139,15 +139,13 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 	db := storetest.New(t)
 	p := setup(t, db, callsTool("look"), looptest.Says("look", "seen"))
 	cfg := p.config()
-	var freeAll func()
-	cfg.Pool, freeAll = exhausted(t, db)
-	defer freeAll()
+	cfg.Pool = exhausted(t, db)
 	w, err := worker.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
+	t.Cleanup(cancel)
 	if err := w.Start(ctx); err == nil {
 		t.Error("start without a connection succeeded")
 	}
@@ -155,14 +153,15 @@ func TestStartGivesUpWithItsContext(t *testing.T) {
 }
 
 // exhausted returns a pool whose only connection is taken.
-func exhausted(t *testing.T, db *storetest.DB) (pool *pgxpool.Pool, free func()) {
+func exhausted(t *testing.T, db *storetest.DB) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 1
-	if pool, err = pgxpool.NewWithConfig(t.Context(), cfg); err != nil {
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
@@ -170,7 +169,8 @@ func exhausted(t *testing.T, db *storetest.DB) (pool *pgxpool.Pool, free func())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pool, conn.Release
+	t.Cleanup(conn.Release)
+	return pool
 }
 
 func TestHeartbeatsGoOnWhenThePoolIsExhausted(t *testing.T) {
@@ -200,7 +200,7 @@ func TestHeartbeatsGoOnWhenThePoolIsExhausted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Release()
+		t.Cleanup(conn.Release)
 	}
 	since := scalar[time.Time](t, db, `SELECT agentd.clock()`)
 	eventually(t, "a lease later, the lease still runs", func() bool {
