@@ -21,7 +21,7 @@ type answer struct {
 
 	mu      sync.Mutex
 	blocks  []block
-	pending []event.AssistantDelta
+	pending []block
 	size    int
 	finish  *stream.Finish
 	err     error
@@ -32,7 +32,8 @@ type answer struct {
 	room  chan struct{}
 }
 
-// block is a text, a reasoning or a tool call, in order of arrival.
+// block is a text, a reasoning or a tool call, or a piece of one, in order of
+// arrival.
 type block struct {
 	lane stream.Lane
 	id   string
@@ -79,7 +80,7 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 		return false, nil
 	}
 	a.size += len(text)
-	a.merge(event.AssistantDelta{Attempt: a.attempt, Lane: c.Lane, BlockID: c.BlockID, Text: text, Sanitized: changed})
+	a.wait(c, text, changed)
 	notice(a.ready)
 	return a.size >= maxPending, nil
 }
@@ -98,13 +99,16 @@ func (a *answer) block(c stream.Chunk) *block {
 	return &a.blocks[len(a.blocks)-1]
 }
 
-func (a *answer) merge(d event.AssistantDelta) {
-	if n := len(a.pending); n > 0 && a.pending[n-1].Lane == d.Lane && a.pending[n-1].BlockID == d.BlockID {
-		a.pending[n-1].Text += d.Text
-		a.pending[n-1].Sanitized = a.pending[n-1].Sanitized || d.Sanitized
-		return
+// wait adds text to what is not durable yet.
+func (a *answer) wait(c stream.Chunk, text string, changed bool) {
+	n := len(a.pending)
+	if n == 0 || a.pending[n-1].lane != c.Lane || a.pending[n-1].id != c.BlockID {
+		a.pending = append(a.pending, block{lane: c.Lane, id: c.BlockID})
+		n++
 	}
-	a.pending = append(a.pending, d)
+	p := &a.pending[n-1]
+	p.text = append(p.text, text...)
+	p.changed = p.changed || changed
 }
 
 // end says that nothing more will be added.
@@ -120,8 +124,10 @@ func (a *answer) end(err error) {
 func (a *answer) take() (deltas []event.Payload, done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, d := range a.pending {
-		deltas = append(deltas, d)
+	for _, p := range a.pending {
+		deltas = append(deltas, event.AssistantDelta{
+			Attempt: a.attempt, Lane: p.lane, BlockID: p.id, Text: string(p.text), Sanitized: p.changed,
+		})
 	}
 	a.pending, a.size = nil, 0
 	notice(a.room)
