@@ -93,15 +93,10 @@ func golden(t *testing.T, typ event.Type, payload []byte) string {
 	t.Helper()
 	name := filepath.Join("testdata", "golden", string(typ)+".json")
 	if *update {
-		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-		switch {
-		case err == nil:
-			defer f.Close()
-			if _, err := f.Write(append(payload, '\n')); err != nil {
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			if err := os.WriteFile(name, append(payload, '\n'), 0o644); err != nil {
 				t.Fatal(err)
 			}
-		case !errors.Is(err, fs.ErrExist):
-			t.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(name)
