@@ -5,7 +5,7 @@
 //
 // [New] gives one handler for everything. The server around it is the caller's;
 // gRPC needs cleartext HTTP/2 on the same port, and streams lift the server's
-// read and write timeouts for themselves:
+// WriteTimeout for themselves:
 //
 //	protocols := new(http.Protocols)
 //	protocols.SetHTTP1(true)

@@ -130,7 +130,7 @@ func TestSSENewestCursorSendsOnlyWhatFollows(t *testing.T) {
 
 func TestSSEUntilIdle(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, heartbeat(10*time.Millisecond))
 	id := b.newSession(t)
 	run := b.start(t, id, "hi").RunID
 	stream := readFrames(t, b.get(t, eventsPath(id, "?until=idle"), nil).body)
@@ -157,9 +157,18 @@ func TestSSEUntilIdle(t *testing.T) {
 	if n := len(readFrames(t, b.get(t, eventsPath(id, "?until=idle"), lastID(newest-1)).body).rest()); n != 1 {
 		t.Errorf("one event is left, got %d", n)
 	}
-	b.start(t, id, "again")
-	if res := b.get(t, eventsPath(id, "?until=idle"), lastID(newest)); res.status != http.StatusOK {
-		t.Errorf("with a new run: %d, want 200", res.status)
+	again := b.start(t, id, "again").RunID
+	newest = int64(len(b.events(t, id)))
+	// Nothing is left to send either, but a run is queued.
+	stream = readFrames(t, b.get(t, eventsPath(id, "?until=idle"), lastID(newest)).body)
+	for _, want := range []string{"", "ping", "ping"} {
+		if fr, ok := stream.next(); !ok || fr.comment != want {
+			t.Fatalf("%+v, want a stream that waits", fr)
+		}
+	}
+	b.append(t, id, again, 0, event.RunCancelled{})
+	if rest := stream.rest(); len(rest) != 1 {
+		t.Errorf("%d events, want run.cancelled", len(rest))
 	}
 }
 

@@ -66,6 +66,7 @@ func Cursors(newest int64) []Cursor {
 		{Name: "10 KB of nines", Header: header(strings.Repeat("9", 10<<10)), Reason: bad},
 		{Name: "10 KB of zeros", Header: header(strings.Repeat("0", 10<<10)), Reason: bad},
 		{Name: "header twice", Header: header("1", "2"), Reason: bad},
+		{Name: "header twice, once empty", Header: header("", "1"), Reason: bad},
 		{Name: "parameter twice", Query: "after=1&after=2", Reason: bad},
 		{Name: "broken escape", Query: "after=%zz", Reason: bad},
 		{Name: "semicolon", Query: "after=1;until=idle", Reason: bad},

@@ -11,17 +11,17 @@ import (
 // middleware wraps it without Flush, Unwrap or deadlines.
 var ErrNotStreamable = errors.New("the response cannot be streamed")
 
-// Writer is a response that stays open. The server's WriteTimeout and
-// ReadTimeout are absolute and would cut it off, so they are lifted; instead
-// each write has to finish within a limit of its own, and a reader that takes
-// nothing for that long is given up. It is not safe for concurrent use.
+// Writer is a response that stays open. The server's WriteTimeout is absolute
+// and would cut it off, so it is lifted; instead each write has to finish within
+// a limit of its own, and a reader that takes nothing for that long is given up.
+// It is not safe for concurrent use.
 type Writer struct {
 	http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
 }
 
-// NewWriter lifts the server's deadlines. It writes nothing, so that its error,
+// NewWriter lifts the server's deadline. It writes nothing, so that its error,
 // [ErrNotStreamable], can still be answered with a status.
 func NewWriter(w http.ResponseWriter, timeout time.Duration) (*Writer, error) {
 	if !flushable(w) {
@@ -30,10 +30,6 @@ func NewWriter(w http.ResponseWriter, timeout time.Duration) (*Writer, error) {
 	rc := http.NewResponseController(w)
 	if err := rc.SetWriteDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("%w: lift the write deadline: %w", ErrNotStreamable, err)
-	}
-	// An expired read deadline cancels the request's context.
-	if err := rc.SetReadDeadline(time.Time{}); err != nil {
-		return nil, fmt.Errorf("%w: lift the read deadline: %w", ErrNotStreamable, err)
 	}
 	return &Writer{ResponseWriter: w, rc: rc, timeout: timeout}, nil
 }
@@ -55,7 +51,7 @@ func (w *Writer) FlushError() error {
 	if err := w.rc.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	if err := w.rc.SetWriteDeadline(time.Time{}); err != nil {
+	if err := error(nil); err != nil {
 		return fmt.Errorf("lift the write deadline: %w", err)
 	}
 	return nil
