@@ -16,7 +16,7 @@ import (
 // request is an append on its way through the committer, which owns it from
 // submit until it has answered.
 type request struct {
-	ctx       context.Context // the caller's: a request whose caller left is not begun
+	left      <-chan struct{} // closed when the caller has left; then it is not begun
 	append    loop.Append
 	id        pgtype.UUID
 	sessionID pgtype.UUID
@@ -76,7 +76,7 @@ func (s *Store) Append(ctx context.Context, a loop.Append) (loop.Appended, error
 
 // newRequest does the work that needs no database, in the caller's goroutine.
 func newRequest(ctx context.Context, a loop.Append) (*request, error) {
-	r := &request{ctx: ctx, append: a, answer: make(chan answer, 1)}
+	r := &request{left: ctx.Done(), append: a, answer: make(chan answer, 1)}
 	if len(a.Events) == 0 {
 		return nil, errors.New("no events")
 	}
@@ -101,7 +101,10 @@ func newRequest(ctx context.Context, a loop.Append) (*request, error) {
 	if r.changes, err = project(r.append.Events); err != nil {
 		return nil, err
 	}
-	return r, r.checkCreation()
+	if err := r.checkCreation(); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // checkCreation refuses a creation at the wrong place. The projections would
@@ -136,6 +139,16 @@ func newEventRow(e event.Event) (eventRow, error) {
 }
 
 func (r *request) lastSeq() int64 { return r.append.Expected + int64(len(r.append.Events)) }
+
+// abandoned says that nobody waits for the answer any more.
+func (r *request) abandoned() bool {
+	select {
+	case <-r.left:
+		return true
+	default:
+		return false
+	}
+}
 
 func (r *request) succeed() {
 	r.answer <- answer{appended: loop.Appended{Events: r.append.Events, LastSeq: r.lastSeq()}}

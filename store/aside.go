@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // asideSlots is how many appends may wait for locked rows at once, each on a
@@ -18,25 +20,25 @@ type aside struct {
 	running   sync.WaitGroup
 }
 
-func (a *aside) init(c *committer) {
-	a.committer = c
-	a.slots = make(chan struct{}, asideSlots)
+func newAside(c *committer) *aside {
+	return &aside{committer: c, slots: make(chan struct{}, asideSlots)}
 }
 
-func (a *aside) wait() { a.running.Wait() }
-
-func (a *aside) take(ctx context.Context, r *request) {
+// take goes on until ctx ends, which is the committer's own.
+func (a *aside) take(ctx context.Context, requests ...*request) {
 	c := a.committer
-	c.mu.Lock()
-	c.alone[r.sessionID] = struct{}{}
-	c.mu.Unlock()
-	a.running.Go(func() {
-		a.commit(ctx, r)
+	for _, r := range requests {
 		c.mu.Lock()
-		delete(c.alone, r.sessionID)
+		c.alone[r.sessionID] = struct{}{}
 		c.mu.Unlock()
-		c.signal()
-	})
+		a.running.Go(func() {
+			a.commit(ctx, r)
+			c.mu.Lock()
+			delete(c.alone, r.sessionID)
+			c.mu.Unlock()
+			c.signal()
+		})
+	}
 }
 
 // commit tries until the append is decided or its caller leaves. Each attempt
@@ -44,25 +46,26 @@ func (a *aside) take(ctx context.Context, r *request) {
 func (a *aside) commit(ctx context.Context, r *request) {
 	select {
 	case a.slots <- struct{}{}:
-	case <-r.ctx.Done():
+	case <-r.left:
 		return
 	case <-ctx.Done():
 		r.fail(errNotRunning)
 		return
 	}
 	defer func() { <-a.slots }()
+	conn := ownConn{pool: a.committer.store.pool}
+	defer conn.release()
 	backoff := firstBackoff
-	for r.ctx.Err() == nil {
-		if ctx.Err() != nil {
-			r.fail(errNotRunning)
-			return
-		}
-		over, err := a.attempt(ctx, r)
+	for over := false; !over && !r.abandoned(); {
+		err := conn.use(ctx, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
+			over, err = a.attempt(ctx, conn, r)
+			return err
+		})
 		switch {
-		case over:
-			return
 		case err == nil || hasCode(err, codeLockNotAvailable):
 			continue
+		case ctx.Err() != nil:
+			err = errNotRunning
 		case transient(err):
 			if r.failures++; r.failures < maxFailures {
 				pause(ctx, backoff)
@@ -76,27 +79,19 @@ func (a *aside) commit(ctx context.Context, r *request) {
 }
 
 // attempt reports whether it answered the request.
-func (a *aside) attempt(ctx context.Context, r *request) (over bool, err error) {
+func (a *aside) attempt(ctx context.Context, conn *pgxpool.Conn, r *request) (over bool, err error) {
 	c := a.committer
-	outcomes, err := c.write(ctx, []*request{r}, true)
+	outcomes, err := c.store.write(ctx, conn, []*request{r}, true)
 	if err != nil {
 		return false, err
 	}
-	if outcomes[r.sessionID] == outcomeWritten {
-		c.finish(r)
+	open := c.finishWritten([]*request{r}, outcomes)
+	if len(open) == 0 {
 		return true, nil
 	}
-	fates, err := c.store.fates(ctx, []*request{r})
+	fates, err := fates(ctx, conn, open)
 	if err != nil {
-		return false, &connectionError{err}
+		return false, err
 	}
-	switch fates[0] {
-	case fateMine:
-		c.finish(r)
-	case fateConflict, fateLeaseLost, fateNotFound:
-		r.fail(fates[0].err())
-	case fateOpen:
-		return false, nil
-	}
-	return true, nil
+	return c.decided(r, fates[0]), nil
 }

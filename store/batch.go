@@ -77,23 +77,13 @@ type writing struct {
 
 // write commits the group in one transaction and says what became of each
 // request. After an error nothing is known: it may have been committed.
-func (s *Store) write(ctx context.Context, group []*request, wait bool) (map[pgtype.UUID]outcome, error) {
+func (s *Store) write(ctx context.Context, conn *pgxpool.Conn, group []*request, wait bool) (map[pgtype.UUID]outcome, error) {
 	w := &writing{group: group, wait: wait, outcomes: make(map[pgtype.UUID]outcome, len(group))}
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, &connectionError{err}
-	}
-	defer conn.Release()
 	if s.opts.BeforeCommit == nil && !w.hasJobs() {
 		// A batch outside a transaction is one transaction, and one round trip.
-		err = conn.SendBatch(ctx, w.batch()).Close()
-	} else {
-		err = w.inTransaction(ctx, conn, s.opts)
+		return w.outcomes, conn.SendBatch(ctx, w.batch()).Close()
 	}
-	if err != nil && conn.Conn().IsClosed() {
-		err = &connectionError{err}
-	}
-	return w.outcomes, err
+	return w.outcomes, w.inTransaction(ctx, conn, s.opts)
 }
 
 func (w *writing) inTransaction(ctx context.Context, conn *pgxpool.Conn, opts Options) error {

@@ -188,7 +188,7 @@ func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
 	second := begin(t, s, say(t, id, 1))
 	until(t, "it waits", func(context.Context) (bool, error) { return store.Pending(s) == 1, nil })
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
+	t.Cleanup(cancel)
 	if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("stop: %v; want DeadlineExceeded", err)
 	}

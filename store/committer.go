@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
@@ -15,9 +16,10 @@ const (
 	maxGroup      = 128
 	maxGroupBytes = 4 << 20
 	// maxFailures bounds how often an append meets a broken database before its
-	// caller is told; the pauses between add up to less than two seconds.
+	// caller is told; the pauses between add up to some seconds.
 	maxFailures  = 7
 	firstBackoff = 25 * time.Millisecond
+	maxBackoff   = 800 * time.Millisecond
 	// commitTimeout is for a database that answers nothing at all; one that
 	// works ends long statements by itself.
 	commitTimeout = 40 * time.Second
@@ -40,10 +42,11 @@ type committer struct {
 	done   chan struct{}
 
 	// These belong to the goroutine that commits.
+	conn       ownConn
 	lastCommit time.Time
 	backoff    time.Duration
 
-	aside aside
+	aside *aside
 }
 
 func newCommitter(s *Store, e edge) *committer {
@@ -51,8 +54,9 @@ func newCommitter(s *Store, e edge) *committer {
 		store: s, edge: e, window: s.opts.window(),
 		alone: make(map[pgtype.UUID]struct{}),
 		wake:  make(chan struct{}, 1), done: make(chan struct{}),
+		conn: ownConn{pool: s.pool},
 	}
-	c.aside.init(c)
+	c.aside = newAside(c)
 	return c
 }
 
@@ -100,7 +104,8 @@ func (c *committer) signal() {
 
 func (c *committer) run(ctx context.Context) {
 	defer close(c.done)
-	defer c.aside.wait()
+	defer c.aside.running.Wait()
+	defer c.conn.release()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -118,6 +123,8 @@ func (c *committer) run(ctx context.Context) {
 			continue
 		case wait > 0:
 			timer.Reset(wait)
+		default:
+			c.conn.release()
 		}
 		select {
 		case <-c.wake:
@@ -132,7 +139,7 @@ func (c *committer) run(ctx context.Context) {
 func (c *committer) next(now time.Time) (group []*request, wait time.Duration, over bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pending = slices.DeleteFunc(c.pending, func(r *request) bool { return r.ctx.Err() != nil })
+	c.pending = slices.DeleteFunc(c.pending, (*request).abandoned)
 	if len(c.pending) == 0 {
 		return nil, 0, !c.accepting && len(c.alone) == 0
 	}
@@ -185,35 +192,36 @@ func (c *committer) giveUp() {
 }
 
 func (c *committer) commit(ctx context.Context, group []*request) {
-	outcomes, err := c.write(ctx, group, false)
-	if err == nil {
-		c.backoff = 0
-		c.settle(ctx, group, outcomes)
-		return
-	}
+	open, locked := group, []*request(nil)
+	err := c.conn.use(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
+		outcomes, err := c.store.write(ctx, conn, group, false)
+		if err != nil {
+			return err
+		}
+		open = c.finishWritten(group, outcomes)
+		locked, err = c.settle(ctx, conn, open)
+		return err
+	})
 	switch {
+	case err == nil:
+		c.backoff = 0
+		c.aside.take(ctx, locked...)
 	case hasCode(err, codeLockNotAvailable):
-		c.split(ctx, group)
+		c.split(ctx, open)
 	case transient(err):
-		c.retry(ctx, group, err)
-	case len(group) > 1:
-		for _, r := range group {
+		c.retry(ctx, open, err)
+	case len(open) > 1:
+		for _, r := range open {
 			c.commit(ctx, []*request{r})
 		}
 	default:
-		group[0].fail(err)
+		open[0].fail(err)
 	}
 }
 
-func (c *committer) write(ctx context.Context, group []*request, wait bool) (map[pgtype.UUID]outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
-	defer cancel()
-	return c.store.write(ctx, group, wait)
-}
-
-// settle answers the requests of a group that was committed.
-func (c *committer) settle(ctx context.Context, group []*request, outcomes map[pgtype.UUID]outcome) {
-	var written, open []*request
+// finishWritten answers the requests that were written and returns the others.
+func (c *committer) finishWritten(group []*request, outcomes map[pgtype.UUID]outcome) (open []*request) {
+	var written []*request
 	for _, r := range group {
 		if outcomes[r.sessionID] == outcomeWritten {
 			written = append(written, r)
@@ -222,28 +230,43 @@ func (c *committer) settle(ctx context.Context, group []*request, outcomes map[p
 		}
 	}
 	c.finish(written...)
+	return open
+}
+
+// settle decides on requests that a group did not write: all of them, or none
+// when there is an error. It returns those that found their rows locked again.
+func (c *committer) settle(ctx context.Context, conn *pgxpool.Conn, open []*request) (locked []*request, err error) {
 	if len(open) == 0 {
-		return
+		return nil, nil
 	}
-	fates, err := c.store.fates(ctx, open)
+	fates, err := fates(ctx, conn, open)
 	if err != nil {
-		c.retry(ctx, open, err)
-		return
+		return nil, err
 	}
 	for i, r := range open {
-		switch fates[i] {
-		case fateMine:
-			c.finish(r)
-		case fateOpen:
-			if r.skipped++; r.skipped > 1 {
-				c.aside.take(ctx, r)
-			} else {
-				c.again(r)
-			}
-		case fateConflict, fateLeaseLost, fateNotFound:
-			r.fail(fates[i].err())
+		if c.decided(r, fates[i]) {
+			continue
+		}
+		if r.skipped++; r.skipped > 1 {
+			locked = append(locked, r)
+		} else {
+			c.again(r)
 		}
 	}
+	return locked, nil
+}
+
+// decided answers a request, unless its fate is open.
+func (c *committer) decided(r *request, f fate) bool {
+	switch f {
+	case fateOpen:
+		return false
+	case fateMine:
+		c.finish(r)
+	case fateConflict, fateLeaseLost, fateNotFound:
+		r.fail(f.err())
+	}
+	return true
 }
 
 // finish hands on what was committed and answers. Handing on comes first, so
@@ -291,7 +314,7 @@ func (c *committer) retry(ctx context.Context, group []*request, err error) {
 		}
 	}
 	c.again(left...)
-	c.backoff = max(firstBackoff, 2*c.backoff)
+	c.backoff = min(max(firstBackoff, 2*c.backoff), maxBackoff)
 	pause(ctx, c.backoff)
 }
 

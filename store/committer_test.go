@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	osexec "os/exec"
@@ -269,14 +268,16 @@ func TestSuspendedProcess(t *testing.T) {
 	g.stopNext()
 	answer := begin(t, s, say(t, sessionID, 1))
 	<-g.held
-	fmt.Println("written")
+	if _, err := os.Stdout.WriteString("written\n"); err != nil {
+		t.Fatal(err)
+	}
 	// It is stopped here. What it does next, it does after SIGCONT, since the
 	// parent has written by then.
 	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
+	t.Cleanup(pool.Close)
 	until(t, "the parent has written", func(ctx context.Context) (is bool, err error) {
 		err = pool.QueryRow(ctx, `SELECT last_seq = 2 FROM agentd.sessions WHERE id = $1`, sessionID).Scan(&is)
 		return is, err

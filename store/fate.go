@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 )
@@ -49,8 +50,8 @@ type standing struct {
 
 // fates finds out what became of requests that were not written. A row that
 // is locked says enough once it has moved on: its seq and epoch only grow.
-func (s *Store) fates(ctx context.Context, requests []*request) ([]fate, error) {
-	rows, err := s.pool.Query(ctx, `
+func fates(ctx context.Context, conn *pgxpool.Conn, requests []*request) ([]fate, error) {
+	rows, err := conn.Query(ctx, `
 		SELECT c.n, t.id IS NOT NULL AS tenant_ok, s.tenant_id AS owner, s.last_seq, s.run_epoch, e.append_id
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY AS c (id, tenant_id, expected, n)
 		LEFT JOIN agentd.tenants AS t ON t.id = c.tenant_id

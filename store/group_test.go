@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -15,7 +14,7 @@ func waiting(sessions string) *committer {
 	c := newCommitter(&Store{opts: Options{CommitWindow: maxCommitWindow}}, nil)
 	c.accepting = true
 	for _, letter := range sessions {
-		r := &request{ctx: context.Background(), answer: make(chan answer, 1)}
+		r := &request{answer: make(chan answer, 1)}
 		r.append.Deltas = letter >= 'a'
 		r.append.SessionID = string(letter | 0x20)
 		r.sessionID = pgtype.UUID{Bytes: [16]byte{byte(letter | 0x20)}, Valid: true}
@@ -71,7 +70,7 @@ func TestGroupIsBounded(t *testing.T) {
 	t.Parallel()
 	c := waiting("")
 	for i := range maxGroup + 1 {
-		c.pending = append(c.pending, &request{ctx: t.Context(), sessionID: pgtype.UUID{Bytes: [16]byte{byte(i), byte(i >> 8), 1}}})
+		c.pending = append(c.pending, &request{sessionID: pgtype.UUID{Bytes: [16]byte{byte(i), byte(i >> 8), 1}}})
 	}
 	if group, _, _ := c.next(time.Now()); len(group) != maxGroup || len(c.pending) != 1 {
 		t.Errorf("group of %d, %d left; want %d and 1", len(group), len(c.pending), maxGroup)
@@ -120,9 +119,9 @@ func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
 func TestGroupForgetsCallersThatLeft(t *testing.T) {
 	t.Parallel()
 	c := waiting("AB")
-	ctx, cancel := context.WithCancel(t.Context())
-	c.pending[0].ctx = ctx
-	cancel()
+	left := make(chan struct{})
+	close(left)
+	c.pending[0].left = left
 	if group, _, _ := c.next(time.Now()); sessionsOf(group) != "b" {
 		t.Errorf("group %q; want b", sessionsOf(group))
 	}

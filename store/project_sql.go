@@ -36,7 +36,7 @@ FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6:
 INSERT INTO agentd.runs (id, tenant_id, session_id, status, ticket, worker_id, epoch, takeovers, not_before,
 	cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq,
 	agent, message_id, assistant_message_id, idempotency_key, request_sha256, created_at, created_seq)
-SELECT c.id, s.tenant_id, s.id, c.status, coalesce(c.ticket, 0), nullif(c.worker_id, '00000000-0000-0000-0000-000000000000'),
+SELECT c.id, s.tenant_id, s.id, c.status, coalesce(c.ticket, 0), nullif(c.worker_id, '` + zeroUUID + `'),
 	coalesce(c.epoch, 0), coalesce(c.takeovers, 0) + c.takeovers_more, nullif(c.not_before, '-infinity'),
 	c.cancel_requested_at, nullif(c.cancel_reason, ''), c.reason, c.error, c.started_at, c.ended_at, c.ended_seq,
 	c.agent, c.message_id, c.assistant_message_id, c.idempotency_key, c.request_sha256, c.created_at, c.created_seq
@@ -50,7 +50,7 @@ FROM ` + runColumns + `, $18::text[], $19::uuid[], $20::uuid[], $21::text[], $22
 UPDATE agentd.runs AS r SET
 	status = coalesce(c.status, r.status),
 	ticket = coalesce(c.ticket, r.ticket),
-	worker_id = nullif(coalesce(c.worker_id, r.worker_id), '00000000-0000-0000-0000-000000000000'),
+	worker_id = nullif(coalesce(c.worker_id, r.worker_id), '` + zeroUUID + `'),
 	epoch = coalesce(c.epoch, r.epoch),
 	takeovers = coalesce(c.takeovers, r.takeovers) + c.takeovers_more,
 	not_before = nullif(coalesce(c.not_before, r.not_before), '-infinity'),

@@ -38,7 +38,7 @@ func newProxy(t *testing.T, databaseURL string) (*proxy, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // ends with Close
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", p.target) //nolint:noctx // local
+		server, err := net.Dial("tcp", p.target)
 		if err != nil || !p.keep(client, server) {
 			_ = client.Close()
 			continue

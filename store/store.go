@@ -14,11 +14,11 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// Queue puts jobs where workers find them. InsertTx is called once per
-// transaction, for the jobs of every session in it; an error rolls all of them
-// back. It must not commit, and should send nothing that others act on before
-// the commit.
+// Queue puts jobs where workers find them.
 type Queue interface {
+	// InsertTx is called once per transaction, for the jobs of every session in
+	// it; an error rolls all of them back. It must not commit, and must tell
+	// nobody before the commit.
 	InsertTx(ctx context.Context, tx pgx.Tx, jobs []loop.Job) error
 }
 

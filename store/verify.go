@@ -16,7 +16,7 @@ type Report struct {
 	ToolCalls int64
 	// Differences are the first thousand.
 	Differences []Difference
-	// Omitted counts those that were found after them.
+	// Omitted counts those that were found after them; there may be more.
 	Omitted int64
 }
 
@@ -50,7 +50,10 @@ func (r *Report) add(d Difference) {
 	r.Differences = append(r.Differences, d)
 }
 
-const verifyPage = 500
+const (
+	verifyPage = 500
+	maxLost    = 10 * maxDifferences // where each is a difference
+)
 
 // Verify folds the log of every session and compares the outcome with the
 // projections, field by field; it asks the transition table whether each event
@@ -61,19 +64,29 @@ func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 	var report Report
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		after := ""
+		// The role's limits are made for short statements.
+		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+			return err
+		}
+		after := zeroUUID
 		for {
-			ids, err := sessionIDs(ctx, tx, after)
-			if err != nil || len(ids) == 0 {
+			ids, err := sessionIDs(ctx, tx, `SELECT id::text FROM agentd.sessions WHERE id > $1 ORDER BY id LIMIT $2`, after, verifyPage)
+			if err != nil {
 				return err
 			}
-			for _, id := range ids {
-				if err := verifySession(ctx, tx, id, &report); err != nil {
-					return fmt.Errorf("session %s: %w", id, err)
-				}
+			if len(ids) == 0 {
+				break
+			}
+			if err := report.verify(ctx, tx, ids); err != nil {
+				return err
 			}
 			after = ids[len(ids)-1]
 		}
+		ids, err := sessionIDs(ctx, tx, selectLost, maxLost)
+		if err != nil {
+			return err
+		}
+		return report.verify(ctx, tx, ids)
 	})
 	if err != nil {
 		return report, fmt.Errorf("verify: %w", err)
@@ -81,24 +94,31 @@ func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 	return report, nil
 }
 
-// sessionIDs returns the next ids of everything that names a session: a row of
-// a session that does not exist is a difference too.
-func sessionIDs(ctx context.Context, tx pgx.Tx, after string) ([]string, error) {
-	var cursor *string
-	if after != "" {
-		cursor = &after
+func (r *Report) verify(ctx context.Context, tx pgx.Tx, ids []string) error {
+	for _, id := range ids {
+		if err := verifySession(ctx, tx, id, r); err != nil {
+			return fmt.Errorf("session %s: %w", id, err)
+		}
 	}
-	rows, err := tx.Query(ctx, `
-		SELECT id::text FROM (
-			SELECT id FROM agentd.sessions
-			UNION SELECT session_id FROM agentd.events
-			UNION SELECT session_id FROM agentd.runs
-			UNION SELECT session_id FROM agentd.turns
-			UNION SELECT session_id FROM agentd.messages
-			UNION SELECT session_id FROM agentd.tool_calls) AS named
-		WHERE $1::uuid IS NULL OR id > $1::uuid
-		ORDER BY named.id
-		LIMIT $2`, cursor, verifyPage)
+	return nil
+}
+
+const zeroUUID = "00000000-0000-0000-0000-000000000000"
+
+// selectLost names the sessions that have rows and do not exist.
+const selectLost = `
+	SELECT session_id::text FROM (
+		SELECT session_id FROM agentd.events
+		UNION SELECT session_id FROM agentd.runs
+		UNION SELECT session_id FROM agentd.turns
+		UNION SELECT session_id FROM agentd.messages
+		UNION SELECT session_id FROM agentd.tool_calls) AS named
+	WHERE NOT EXISTS (SELECT FROM agentd.sessions AS s WHERE s.id = named.session_id)
+	ORDER BY session_id
+	LIMIT $1`
+
+func sessionIDs(ctx context.Context, tx pgx.Tx, query string, args ...any) ([]string, error) {
+	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -56,7 +56,9 @@ func verifySession(ctx context.Context, tx pgx.Tx, id string, report *Report) er
 		}
 		compare(report, name, got, h.want(name))
 	}
-	report.Sessions++
+	if h.state.SessionID != "" {
+		report.Sessions++
+	}
 	report.Runs += int64(len(h.state.Runs))
 	report.ToolCalls += int64(len(h.calls))
 	return nil
