@@ -69,6 +69,10 @@ generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen from a
 	$(if $(PROTO),$(BUF) generate)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
+.PHONY: record
+record: need-go setup-run ## Record the terminal session that README.md shows
+	AGENTD_RECORD=1 go test -count=1 -run '^TestRecordSession$$' ./cmd/agentd
+
 .PHONY: setup
 setup: ## Install what tests need: gcc, libc6-dev, postgresql (Debian, as root)
 	@scripts/setup cc postgres

@@ -31,7 +31,7 @@ func sitDown(t *testing.T, url string, width, height int, args ...string) *perso
 	seen := make(chan struct{})
 	go func() {
 		defer close(seen)
-		_, _ = io.Copy(p.vt, tty) // ends with EIO when the process has
+		_, _ = p.vt.copyFrom(tty)
 	}()
 	go func() {
 		defer close(p.done)

@@ -53,11 +53,15 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 	n.database = cmd.DatabaseURL
 	binDir := ""
 	if n.database == "" {
-		postgres, err := pgembed.Start(ctx, pgembed.Config{Logger: n.log})
-		if err != nil {
+		var postgres *pgembed.Server
+		if postgres, err = pgembed.Start(ctx, pgembed.Config{Logger: n.log}); err != nil {
 			return err
 		}
 		defer func() {
+			// What it says itself is the cause of whatever else went wrong.
+			if gone := postgres.Err(); gone != nil {
+				err = gone
+			}
 			ctx, cancel := stopping(ctx, stepLimit)
 			defer cancel()
 			if err := postgres.Stop(ctx); err != nil {
@@ -72,12 +76,6 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		}
 		defer func() { _ = os.Remove(urlFile(postgres.DataDir())) }() // a stale one leads to a closed port
 		n.broken, binDir = postgres.Done(), postgres.BinDir()
-		defer func() {
-			// What it says itself is the cause of whatever else went wrong.
-			if gone := postgres.Err(); gone != nil {
-				err = gone
-			}
-		}()
 	}
 	if err := store.Migrate(ctx, n.database, n.parts); err != nil {
 		return err

@@ -44,10 +44,21 @@ func readiness(ready *atomic.Bool, pool *pgxpool.Pool) http.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 		defer cancel()
-		if pool.Ping(ctx) != nil {
+		if !answers(ctx, pool) {
 			http.Error(w, "the database does not answer", http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	}
+}
+
+// answers reports whether the database does. After its restart each connection
+// that the pool still holds fails once.
+func answers(ctx context.Context, pool *pgxpool.Pool) bool {
+	for range pool.Config().MaxConns + 1 {
+		if pool.Ping(ctx) == nil {
+			return true
+		}
+	}
+	return false
 }

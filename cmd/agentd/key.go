@@ -10,7 +10,7 @@ import (
 // keyFlags are where the API key comes from. It is no flag itself, since
 // everybody on a machine can read the arguments of its processes.
 type keyFlags struct {
-	APIKeyFile string `name:"api-key-file" env:"AGENTD_API_KEY_FILE" placeholder:"FILE" help:"Read the API key from this file (or set AGENTD_API_KEY)."`
+	APIKeyFile string `name:"api-key-file" env:"AGENTD_API_KEY_FILE" placeholder:"FILE" help:"Read the API key from this file; AGENTD_API_KEY is the key itself."`
 }
 
 const keyVariable = "AGENTD_API_KEY"

@@ -30,8 +30,10 @@ const (
 	// A run holds none while a model streams.
 	defaultConns = 16
 
-	// stepLimit is how long each step of the exit may take.
-	stepLimit = 10 * time.Second
+	// stepLimit is how long each step of the exit may take, brokenLimit how
+	// long if the database is gone and nothing can be saved.
+	stepLimit   = 10 * time.Second
+	brokenLimit = time.Second
 )
 
 // extraTools are the agent's beside the builtin ones: tests, which run this
@@ -63,7 +65,7 @@ type node struct {
 // stopped first.
 func (n node) run(ctx context.Context) (err error) {
 	limits := store.RoleSettings{LockTimeout: lockTimeout, StatementTimeout: statementTimeout, IdleInTransaction: idleInTransaction}
-	if err := store.ConfigureRole(ctx, n.database, limits); err != nil {
+	if err := store.ConfigureRole(ctx, withoutPoolSettings(n.database), limits); err != nil {
 		return err
 	}
 	pool, err := openPool(ctx, n.database)
@@ -74,16 +76,13 @@ func (n node) run(ctx context.Context) (err error) {
 	if err := store.CheckSchema(ctx, pool); err != nil {
 		return err
 	}
-	queue, err := worker.NewQueue()
-	if err != nil {
-		return err
-	}
-	log := store.New(pool, store.Options{Queue: queue, Logger: n.parts})
+	log := store.New(pool, store.Options{Queue: worker.NewQueue(), Logger: n.parts})
 	if err := log.Start(ctx); err != nil {
 		return err
 	}
+	limit := stepLimit
 	defer func() {
-		ctx, cancel := stopping(ctx, stepLimit)
+		ctx, cancel := stopping(ctx, limit)
 		defer cancel()
 		err = errors.Join(err, log.Stop(ctx))
 	}()
@@ -105,7 +104,7 @@ func (n node) run(ctx context.Context) (err error) {
 	go func() { served <- server.Serve(n.listener) }()
 	defer func() {
 		close(closeStreams)
-		ctx, cancel := stopping(ctx, stepLimit)
+		ctx, cancel := stopping(ctx, limit)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {
 			n.log.Warn("requests are cut off", "error", err)
@@ -130,7 +129,7 @@ func (n node) run(ctx context.Context) (err error) {
 		label, _ := versionAndCommit()
 		runs, err := worker.New(worker.Config{
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
-			NewID: newID, Logger: n.parts, Version: label, Grace: n.grace,
+			NewID: newID, Logger: n.parts, Version: label, Grace: max(n.grace, time.Millisecond), // 0 would be its default
 			Lease: n.lease, Heartbeat: n.lease / 3, Sweep: n.lease / 6,
 		})
 		if err != nil {
@@ -140,7 +139,7 @@ func (n node) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer func() {
-			ctx, cancel := stopping(ctx, n.grace+stepLimit)
+			ctx, cancel := stopping(ctx, n.grace+limit)
 			defer cancel()
 			if err := runs.Stop(ctx); err != nil {
 				n.log.Warn("runs are cut off: other workers take them up", "error", err)
@@ -157,6 +156,7 @@ func (n node) run(ctx context.Context) (err error) {
 		served <- err // for the one who waits for the end of it
 		err = fmt.Errorf("serve: %w", err)
 	case <-n.broken:
+		limit = brokenLimit
 	}
 	ready.Store(false)
 	return err

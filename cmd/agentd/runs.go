@@ -57,6 +57,9 @@ func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
 	}
 }
 
+// longestField is more than agentd writes, and less than would fill a screen.
+const longestField = 1000
+
 func printRuns(out io.Writer, list []*agentdv1.Run) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tSTATUS\tREASON\tAGENT\tTURNS\tTOKENS\tCREATED\tTOOK\tSESSION")
@@ -91,7 +94,7 @@ func printRun(out io.Writer, r *agentdv1.Run) error {
 		{"message", r.GetMessageId()},
 		{"assistant message", r.GetAssistantMessageId()},
 	} {
-		fmt.Fprintf(t, "%s:\t%s\n", field[0], orElse(strings.TrimRight(printable(field[1]), "\n"), "-"))
+		fmt.Fprintf(t, "%s:\t%s\n", field[0], orElse(oneLine(field[1], longestField), "-"))
 	}
 	return t.Flush()
 }

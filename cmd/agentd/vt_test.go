@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -45,6 +46,9 @@ func (v *vt) Write(b []byte) (int, error) {
 	v.changed = make(chan struct{})
 	return len(b), nil
 }
+
+// copyFrom takes what a program writes, until it ends, which is an error.
+func (v *vt) copyFrom(tty io.Reader) (int64, error) { return io.Copy(v, tty) }
 
 // take returns how many bytes it has used; 0 asks for more.
 func (v *vt) take(text string) int {
