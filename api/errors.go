@@ -55,6 +55,7 @@ var foreseen = []struct {
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", "the idempotency key was used for another request: send a fresh one"},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", "the session moved on in the meantime: try again"},
+	{loop.ErrUnavailable, connect.CodeUnavailable, "unavailable", "the database cannot be reached right now: try again"},
 	{loop.ErrNotAllowed, connect.CodeFailedPrecondition, "not_allowed", "the run or session does not allow that in its state"},
 	{sse.ErrBadCursor, connect.CodeInvalidArgument, "bad_cursor", ""},
 	{sse.ErrCursorAhead, connect.CodeOutOfRange, "cursor_ahead", ""},

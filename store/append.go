@@ -66,7 +66,7 @@ func (s *Store) Append(ctx context.Context, a loop.Append) (loop.Appended, error
 	select {
 	case got := <-r.answer:
 		if got.err != nil {
-			return loop.Appended{}, fmt.Errorf("append: %w", got.err)
+			return loop.Appended{}, failed("append", got.err)
 		}
 		return got.appended, nil
 	case <-ctx.Done():

@@ -35,7 +35,7 @@ func (s *Store) WriteMemory(ctx context.Context, tenantID, key, content string) 
 		ON CONFLICT (tenant_id, key) DO UPDATE SET content = excluded.content, updated_at = excluded.updated_at`,
 		tenantID, key, content)
 	if err != nil {
-		return fmt.Errorf("write memory: %w", err)
+		return failed("write memory", err)
 	}
 	return nil
 }
@@ -48,7 +48,7 @@ func (s *Store) ReadMemory(ctx context.Context, tenantID, key string) (content s
 		return "", false, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("read memory: %w", err)
+		return "", false, failed("read memory", err)
 	}
 	return content, true, nil
 }
@@ -70,7 +70,7 @@ func (s *Store) SearchMemories(ctx context.Context, tenantID, query string, limi
 		LIMIT $3`
 	var words int
 	if err := s.pool.QueryRow(ctx, `SELECT numnode(websearch_to_tsquery('simple', $1))`, query).Scan(&words); err != nil {
-		return nil, fmt.Errorf("search memories: %w", err)
+		return nil, failed("search memories", err)
 	}
 	if words == 0 {
 		search = `
@@ -81,11 +81,11 @@ func (s *Store) SearchMemories(ctx context.Context, tenantID, query string, limi
 	}
 	rows, err := s.pool.Query(ctx, search, tenantID, query, limit)
 	if err != nil {
-		return nil, fmt.Errorf("search memories: %w", err)
+		return nil, failed("search memories", err)
 	}
 	memories, err := pgx.CollectRows(rows, pgx.RowToStructByName[loop.Memory])
 	if err != nil {
-		return nil, fmt.Errorf("search memories: %w", err)
+		return nil, failed("search memories", err)
 	}
 	return memories, nil
 }

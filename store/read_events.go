@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -113,7 +112,7 @@ func (s *Store) Next(ctx context.Context, tenantID, sessionID string, after int6
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	default:
-		return nil, fmt.Errorf("next events: %w", err)
+		return nil, failed("next events", err)
 	}
 }
 

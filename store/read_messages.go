@@ -48,11 +48,11 @@ func (r messageInfoRow) info() (loop.MessageInfo, error) {
 func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error) {
 	id, err := s.visibleSession(ctx, tenantID, sessionID)
 	if err != nil {
-		return nil, fmt.Errorf("list messages: %w", err)
+		return nil, failed("list messages", err)
 	}
 	after, err := s.messagePosition(ctx, id, page.After)
 	if err != nil {
-		return nil, fmt.Errorf("list messages: %w", err)
+		return nil, failed("list messages", err)
 	}
 	rows, err := s.pool.Query(ctx, `
 		SELECT id::text AS id, run_id::text AS run_id, turn_no, role, parts, partial, position, created_at
@@ -60,16 +60,16 @@ func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, pa
 		WHERE session_id = $1 AND tenant_id = $2 AND position > $3
 		ORDER BY position LIMIT $4`, id, tenantID, after, pageLimit(page.Limit))
 	if err != nil {
-		return nil, fmt.Errorf("list messages: %w", err)
+		return nil, failed("list messages", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[messageInfoRow])
 	if err != nil {
-		return nil, fmt.Errorf("list messages: %w", err)
+		return nil, failed("list messages", err)
 	}
 	infos := make([]loop.MessageInfo, len(found))
 	for i, row := range found {
 		if infos[i], err = row.info(); err != nil {
-			return nil, fmt.Errorf("list messages: %w", err)
+			return nil, failed("list messages", err)
 		}
 	}
 	return infos, nil

@@ -91,14 +91,14 @@ func (s *Store) GetRun(ctx context.Context, tenantID, runID string) (loop.RunInf
 	}
 	rows, err := s.pool.Query(ctx, selectRuns(` AND r.id = $3`), tenantID, 1, id)
 	if err != nil {
-		return loop.RunInfo{}, fmt.Errorf("get run: %w", err)
+		return loop.RunInfo{}, failed("get run", err)
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[runRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return loop.RunInfo{}, loop.ErrNotFound
 	}
 	if err != nil {
-		return loop.RunInfo{}, fmt.Errorf("get run: %w", err)
+		return loop.RunInfo{}, failed("get run", err)
 	}
 	return row.info(), nil
 }
@@ -115,7 +115,7 @@ func (s *Store) ListRuns(ctx context.Context, tenantID, sessionID string, page l
 	if sessionID != "" {
 		id, err := s.visibleSession(ctx, tenantID, sessionID)
 		if err != nil {
-			return nil, fmt.Errorf("list runs: %w", err)
+			return nil, failed("list runs", err)
 		}
 		args = append(args, id)
 		condition += ` AND r.session_id = $3`
@@ -123,18 +123,18 @@ func (s *Store) ListRuns(ctx context.Context, tenantID, sessionID string, page l
 	if page.After != "" {
 		at, id, err := s.runCursor(ctx, tenantID, sessionID, page.After)
 		if err != nil {
-			return nil, fmt.Errorf("list runs: %w", err)
+			return nil, failed("list runs", err)
 		}
 		condition += fmt.Sprintf(` AND (r.created_at, r.id) < ($%d, $%d)`, len(args)+1, len(args)+2)
 		args = append(args, at, id)
 	}
 	rows, err := s.pool.Query(ctx, selectRuns(condition), args...)
 	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+		return nil, failed("list runs", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[runRow])
 	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+		return nil, failed("list runs", err)
 	}
 	infos := make([]loop.RunInfo, len(found))
 	for i, row := range found {

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -66,14 +65,14 @@ func (s *Store) GetSession(ctx context.Context, tenantID, idOrExternalID string)
 		AND (s.id = $2 OR s.external_id = $3)
 		ORDER BY s.id = $2 DESC NULLS LAST LIMIT 1`, tenantID, id, idOrExternalID)
 	if err != nil {
-		return loop.SessionInfo{}, fmt.Errorf("get session: %w", err)
+		return loop.SessionInfo{}, failed("get session", err)
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[sessionRow])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return loop.SessionInfo{}, loop.ErrNotFound
 	}
 	if err != nil {
-		return loop.SessionInfo{}, fmt.Errorf("get session: %w", err)
+		return loop.SessionInfo{}, failed("get session", err)
 	}
 	return row.info(), nil
 }
@@ -97,18 +96,18 @@ func (s *Store) ListSessions(ctx context.Context, tenantID string, page loop.Pag
 			return nil, loop.ErrNotFound
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list sessions: %w", err)
+			return nil, failed("list sessions", err)
 		}
 		query += ` AND (s.created_at, s.id) < ($3, $4)`
 		args = append(args, at, id)
 	}
 	rows, err := s.pool.Query(ctx, query+` ORDER BY s.created_at DESC, s.id DESC LIMIT $2`, args...)
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, failed("list sessions", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sessionRow])
 	if err != nil {
-		return nil, fmt.Errorf("list sessions: %w", err)
+		return nil, failed("list sessions", err)
 	}
 	infos := make([]loop.SessionInfo, len(found))
 	for i, row := range found {
