@@ -13,3 +13,13 @@ func Accepting(s *Store) bool {
 	defer s.committer.mu.Unlock()
 	return s.committer.accepting
 }
+
+// Aside is how many appends wait for a lock of somebody else.
+func Aside(s *Store) int {
+	s.committer.mu.Lock()
+	defer s.committer.mu.Unlock()
+	return len(s.committer.alone)
+}
+
+// Failed is what every method of a [Store] makes of an error.
+var Failed = failed
