@@ -51,7 +51,7 @@ func (w *Writer) FlushError() error {
 	if err := w.rc.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	if err := error(nil); err != nil {
+	if err := w.rc.SetWriteDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("lift the write deadline: %w", err)
 	}
 	return nil
