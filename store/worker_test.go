@@ -266,7 +266,7 @@ func TestAHeartbeatConnectsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorkers(t)
 	a := w.join()
-	w.pass(time.Minute)
+	w.pass(time.Second)
 	w.exec(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'agentd heartbeat' AND datname = current_database()`)
 	if _, _, err := a.Beat(t.Context(), a.id, lease); err == nil {
 		t.Fatal("a heartbeat on a broken connection arrived")

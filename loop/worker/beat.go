@@ -58,9 +58,8 @@ func (inc *incarnation) beatOnce(ctx context.Context, sent time.Time) (alive boo
 	return alive, err
 }
 
-// lose stops every run at once.
+// lose says that the lease is gone. Whoever waits for that stops every run.
 func (inc *incarnation) lose(ctx context.Context, why string) {
 	inc.log.ErrorContext(ctx, "worker has lost its lease", "reason", why, "runs", len(inc.runs.ids()))
-	inc.cancel()
 	close(inc.lost)
 }

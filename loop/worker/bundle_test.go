@@ -61,13 +61,17 @@ func setup(t *testing.T, db *storetest.DB, model loop.Model, tools ...loop.Tool)
 	return p
 }
 
-// config is quick, so that tests need not wait for long.
+// config looks often, so that tests need not wait for long, and has a lease that
+// does not run out in a test, however busy the machine is.
 func (p *process) config() worker.Config {
 	return worker.Config{
 		Pool: p.pool, Engine: p.Engine, Commands: p.Commands, Leases: p.leases, NewID: looptest.NewID,
-		Heartbeat: 100 * time.Millisecond, Lease: time.Second, Sweep: 50 * time.Millisecond,
+		Heartbeat: 100 * time.Millisecond, Lease: 10 * limit, Sweep: 50 * time.Millisecond,
 	}
 }
+
+// short is an option for tests in which a lease runs out.
+func short(c *worker.Config) { c.Lease = 2 * time.Second }
 
 // work starts a worker that is stopped when the test ends.
 func (p *process) work(t *testing.T, options ...func(*worker.Config)) *worker.Worker {

@@ -43,7 +43,9 @@ func child(url string) int {
 	if err != nil {
 		return complain(err)
 	}
-	w, err := worker.New(p.config())
+	cfg := p.config()
+	short(&cfg)
+	w, err := worker.New(cfg)
 	if err != nil {
 		return complain(err)
 	}

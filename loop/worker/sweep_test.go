@@ -64,7 +64,7 @@ func TestARunWhoseJobIsLostIsQueuedAgain(t *testing.T) {
 			p := setup(t, db, callsTool("look"), looptest.Says("look", "seen"))
 			j := p.Start(t, p.Session(t), "hello")
 			test.lose(t, db, j.RunID)
-			p.work(t)
+			p.work(t, short)
 			requeuedFor(t, p, j, "job_lost")
 		})
 	}
@@ -90,7 +90,7 @@ func TestAJobThatNeverArrivedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	p := setup(t, db, callsTool("look"), looptest.Says("look", "seen"))
-	w := p.work(t)
+	w := p.work(t, short)
 	queue := worker.NewQueue()
 	st := store.New(db.Pool, store.Options{Queue: &fetchedQueue{queue, w.ID()}})
 	if err := st.Start(t.Context()); err != nil {
@@ -190,7 +190,7 @@ func TestARunThatTheEngineLeavesBehindIsTakenUpAgain(t *testing.T) {
 			t.Parallel()
 			p := setup(t, storetest.New(t), mortal(callsTool("look")), looptest.Says("look", "seen"))
 			var calls atomic.Int64
-			p.work(t, func(c *worker.Config) {
+			p.work(t, short, func(c *worker.Config) {
 				c.Engine = engineFunc(func(ctx context.Context, j loop.Job, h loop.Holder) error {
 					if calls.Add(1) == 1 {
 						return test.fail(ctx, p, j, h)
@@ -269,7 +269,7 @@ func TestManySweepersTakeARunAwayOnce(t *testing.T) {
 	for range 4 {
 		q := *p
 		q.leases = store.NewLeases(p.store)
-		q.work(t)
+		q.work(t, short)
 	}
 	for _, j := range jobs {
 		checkEnd(t, p, j)

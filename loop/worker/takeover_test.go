@@ -40,7 +40,7 @@ func TestARunOfAKilledProcessIsTakenOver(t *testing.T) {
 	j := p.Start(t, p.Session(t), "hello")
 	victim.says(t, "entered")
 	// It waits with its first declaration until it was connected for a lease.
-	w := p.work(t)
+	w := p.work(t, short)
 	victim.kill()
 	began := time.Now()
 	checkEnd(t, p, j)
@@ -128,8 +128,7 @@ func TestAStopWithoutTimeLeavesRunsToOthersAtOnce(t *testing.T) {
 	p := setup(t, db, callsTool("hold"), looptest.Tool{Name: "hold", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
 		return loop.ToolOutput{}, g.pass(ctx)
 	}})
-	lasting := func(c *worker.Config) { c.Lease = 10 * limit }
-	first := p.work(t, lasting)
+	first := p.work(t)
 	j := p.Start(t, p.Session(t), "hello")
 	g.await(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -140,7 +139,7 @@ func TestAStopWithoutTimeLeavesRunsToOthersAtOnce(t *testing.T) {
 	if r := p.Run(t, j); r.Status != loop.RunRunning {
 		t.Fatalf("run is %s, want running: it was cut off", r.Status)
 	}
-	p.work(t, lasting)
+	p.work(t)
 	checkEnd(t, p, j)
 }
 
@@ -158,12 +157,12 @@ func TestAWorkerThatIsCutOffLosesItsRuns(t *testing.T) {
 	t.Cleanup(func() { _ = cutOff.store.Stop(context.Background()) })
 	other := setup(t, db, callsTool("hold"), looptest.Says("hold", "never"))
 	// It is cut off for longer than a lease and would go on for ever.
-	loser := cutOff.work(t, func(c *worker.Config) { c.Outage = 10 * limit })
+	loser := cutOff.work(t, short, func(c *worker.Config) { c.Outage = 10 * limit })
 	id := loser.ID()
 	j := other.Start(t, other.Session(t), "hello")
 	g.await(t)
 	line.cut()
-	other.work(t)
+	other.work(t, short)
 	checkEnd(t, other, j)
 	head := len(other.Events(t, j.SessionID))
 	line.mend()
@@ -187,7 +186,7 @@ func TestAnOutageKillsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = q.store.Stop(context.Background()) })
-		all, lines, p = append(all, q.work(t, func(c *worker.Config) { c.Lease, c.Outage = 2*time.Second, limit })), append(lines, line), q
+		all, lines, p = append(all, q.work(t, short, func(c *worker.Config) { c.Outage = limit })), append(lines, line), q
 	}
 	var ids []string
 	for _, w := range all {
@@ -240,7 +239,7 @@ func setupBehindProxy(t *testing.T, db *storetest.DB, observer *process) *behind
 	}
 	t.Cleanup(func() { _ = p.store.Stop(context.Background()) })
 	heard := newListener(t)
-	w := p.work(t, func(c *worker.Config) { c.Logger = slog.New(heard) })
+	w := p.work(t, short, func(c *worker.Config) { c.Logger = slog.New(heard) })
 	j := observer.Start(t, observer.Session(t), "hello")
 	g.await(t)
 	return &behindProxy{process: p, line: line, worker: w, id: w.ID(), gate: g, heard: heard, job: j}
@@ -288,7 +287,7 @@ func TestAStopDuringAnOutage(t *testing.T) {
 				t.Errorf("stop: %v", err)
 			}
 			p.line.mend()
-			observer.work(t)
+			observer.work(t, short)
 			checkEnd(t, observer, p.job)
 			if !scalar[bool](t, db, `SELECT dead_at IS NOT NULL FROM agentd.workers WHERE id = $1`, p.id) {
 				t.Error("the worker could tell nobody, and yet it was not declared dead")

@@ -37,7 +37,7 @@ func TestSweepersLeaveHealthyRunsAlone(t *testing.T) {
 	for range 2 {
 		q := *p
 		q.leases = store.NewLeases(p.store)
-		q.work(t, func(c *worker.Config) { c.Sweep, c.Lease = 10*time.Millisecond, limit })
+		q.work(t, func(c *worker.Config) { c.Sweep = 10 * time.Millisecond })
 	}
 	var jobs []loop.Job
 	for range 60 {
@@ -57,9 +57,9 @@ func TestLifecycleErrors(t *testing.T) {
 	if _, err := worker.New(worker.Config{}); err == nil {
 		t.Error("a worker without anything was made")
 	}
-	short := p.config()
-	short.Lease = short.Heartbeat
-	if _, err := worker.New(short); err == nil {
+	hasty := p.config()
+	hasty.Lease = hasty.Heartbeat
+	if _, err := worker.New(hasty); err == nil {
 		t.Error("a lease of one heartbeat was accepted")
 	}
 
@@ -191,7 +191,7 @@ func TestHeartbeatsGoOnWhenThePoolIsExhausted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.store.Stop(context.Background()) })
-	w := p.work(t)
+	w := p.work(t, short)
 	id := w.ID()
 	j := p.Start(t, p.Session(t), "hello")
 	checkEnd(t, p, j)
@@ -204,7 +204,7 @@ func TestHeartbeatsGoOnWhenThePoolIsExhausted(t *testing.T) {
 	}
 	since := scalar[time.Time](t, db, `SELECT agentd.clock()`)
 	eventually(t, "a lease later, the lease still runs", func() bool {
-		return scalar[bool](t, db, `SELECT heartbeat_at > $2::timestamptz + interval '1100 ms' AND alive_until > agentd.clock()
+		return scalar[bool](t, db, `SELECT heartbeat_at > $2::timestamptz + interval '2100 ms' AND alive_until > agentd.clock()
 			FROM agentd.workers WHERE id = $1`, id, since)
 	})
 	if w.ID() != id {
