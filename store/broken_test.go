@@ -81,8 +81,8 @@ func TestBrokenDatabaseIsTheCallersToKnowAfterAWhile(t *testing.T) {
 	p.closeAll()
 	a := say(t, id, 1)
 	_, err := s.Append(limit(t), a)
-	if err == nil || errors.Is(err, loop.ErrConflict) || errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("append: %v; want what the connection said", err)
+	if !errors.Is(err, loop.ErrUnavailable) {
+		t.Errorf("append: %v; want ErrUnavailable", err)
 	}
 	p.refuse.Store(false)
 	if got := mustAppend(t, s, a); got.LastSeq != 2 {
@@ -111,6 +111,90 @@ func TestBrokenReadsAreErrors(t *testing.T) {
 		if err == nil || errors.Is(err, loop.ErrNotFound) {
 			t.Errorf("%s on a closed pool: %v; want an error", call, err)
 		}
+	}
+}
+
+func TestBrokenSchemaIsNoConflict(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{})
+	id, locked := newSession(t, s), newSession(t, s)
+	tx, err := db.Pool.Begin(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = $1 FOR UPDATE`, locked); err != nil {
+		t.Fatal(err)
+	}
+	aside := begin(t, s, say(t, locked, 1))
+	lockWaiters(t, db, 1)
+	mustAppend(t, s, say(t, id, 1))
+	exec(t, db, `ALTER TABLE agentd.tenants RENAME TO away`)
+	if _, err := s.Append(limit(t), say(t, id, 1)); err == nil || errors.Is(err, loop.ErrConflict) {
+		t.Errorf("append: %v; want what the database said", err)
+	}
+	if _, err := tx.Exec(limit(t), `UPDATE agentd.sessions SET last_seq = 7 WHERE id = $1`, locked); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-aside; r.err == nil || errors.Is(r.err, loop.ErrConflict) {
+		t.Errorf("append that waited: %v; want what the database said", r.err)
+	}
+	exec(t, db, `ALTER TABLE agentd.away RENAME TO tenants; UPDATE agentd.sessions SET last_seq = 1 WHERE last_seq = 7`)
+}
+
+func TestBrokenProjectionsFailTheRead(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t, storetest.Unverified)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	exec(t, db, `ALTER TABLE agentd.turns RENAME TO away`)
+	if _, err := store.Verify(limit(t), db.Pool); err == nil {
+		t.Error("verify without turns and sessions: no error")
+	}
+	exec(t, db, `ALTER TABLE agentd.away RENAME TO turns`)
+	id := oneRun(t, s)
+	run := loadedRun(t, s, id)
+	for _, name := range []string{"sessions", "events", "runs", "turns", "messages", "tool_calls"} {
+		exec(t, db, `ALTER TABLE agentd.`+name+` RENAME TO away`)
+		if _, err := store.Verify(limit(t), db.Pool); err == nil {
+			t.Errorf("verify without %s: no error", name)
+		}
+		exec(t, db, `ALTER TABLE agentd.away RENAME TO `+name)
+	}
+	if _, err := s.Load(limit(t), looptest.Tenant, id, run); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db, `UPDATE agentd.messages SET parts = '{}'`)
+	if _, err := s.Load(limit(t), looptest.Tenant, id, run); err == nil {
+		t.Error("load with a message that cannot be read: no error")
+	}
+}
+
+func TestReadsOfTextThatCannotBeStoredFindNothing(t *testing.T) {
+	t.Parallel()
+	s := startStore(t, storetest.New(t), store.Options{Queue: jobs{}})
+	id := oneRun(t, s)
+	run, ctx := loadedRun(t, s, id), limit(t)
+	const tenant = looptest.Tenant + "\x00"
+	errs := map[string]error{}
+	_, errs["Head"] = s.Head(ctx, tenant, id)
+	_, errs["HeadByExternalID of a tenant"] = s.HeadByExternalID(ctx, tenant, "x")
+	_, errs["HeadByExternalID"] = s.HeadByExternalID(ctx, looptest.Tenant, "\xff")
+	_, errs["Load"] = s.Load(ctx, tenant, id, run)
+	_, errs["Events"] = s.Events(ctx, tenant, id, 0, 1)
+	_, _, errs["Request"] = s.Request(ctx, tenant, id, "k")
+	a := say(t, id, 1)
+	a.TenantID = tenant
+	_, errs["Append"] = s.Append(ctx, a)
+	for call, err := range errs {
+		if !errors.Is(err, loop.ErrNotFound) {
+			t.Errorf("%s: %v; want ErrNotFound", call, err)
+		}
+	}
+	if _, ok, err := s.Request(ctx, looptest.Tenant, id, "k\x00"); ok || err != nil {
+		t.Errorf("request: %t, %v; want none", ok, err)
 	}
 }
 
@@ -172,16 +256,24 @@ func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
 	db := storetest.New(t)
 	g := newGate()
 	s := startStore(t, db, store.Options{BeforeCommit: g.beforeCommit})
-	door, id, locked := newSession(t, s), newSession(t, s), newSession(t, s)
+	door, id := newSession(t, s), newSession(t, s)
+	var locked []string
+	for range 3 { // one more than may wait at once
+		locked = append(locked, newSession(t, s))
+	}
 	tx, err := db.Pool.Begin(limit(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = $1 FOR UPDATE`, locked); err != nil {
+	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.sessions WHERE id = ANY($1) FOR UPDATE`, locked); err != nil {
 		t.Fatal(err)
 	}
-	aside := begin(t, s, say(t, locked, 1))
-	lockWaiters(t, db, 1)
+	var aside []<-chan result
+	for _, id := range locked {
+		aside = append(aside, begin(t, s, say(t, id, 1)))
+	}
+	lockWaiters(t, db, 2)
+	until(t, "the third is aside too", func(context.Context) (bool, error) { return store.Aside(s) == 3, nil })
 	g.stopNext()
 	first := begin(t, s, say(t, door, 1))
 	<-g.held
@@ -192,9 +284,9 @@ func TestStopGivesUpWhenItsTimeIsOver(t *testing.T) {
 	if err := s.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("stop: %v; want DeadlineExceeded", err)
 	}
-	for name, answer := range map[string]<-chan result{"in flight": first, "in the queue": second, "aside": aside} {
+	for i, answer := range append(aside, first, second) {
 		if r := <-answer; r.err == nil {
-			t.Errorf("append %s: no error", name)
+			t.Errorf("append %d: no error", i)
 		}
 	}
 	if err := tx.Rollback(limit(t)); err != nil {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 const (
@@ -263,8 +265,12 @@ func (c *committer) decided(r *request, f fate) bool {
 		return false
 	case fateMine:
 		c.finish(r)
-	case fateConflict, fateLeaseLost, fateNotFound:
-		r.fail(f.err())
+	case fateConflict:
+		r.fail(loop.ErrConflict)
+	case fateLeaseLost:
+		r.fail(loop.ErrLeaseLost)
+	case fateNotFound:
+		r.fail(loop.ErrNotFound)
 	}
 	return true
 }

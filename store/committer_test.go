@@ -133,6 +133,60 @@ func TestCommitterGroupSkipsALockedRow(t *testing.T) {
 	}
 }
 
+func TestCommitterLockInAProjectionStallsNobodyForLong(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	configure(t, db, store.RoleSettings{LockTimeout: 100 * time.Millisecond})
+	g := newGate()
+	s := startStore(t, db, store.Options{Queue: jobs{}, BeforeCommit: g.beforeCommit})
+	id, runID := started(t, s)
+	door, free := newSession(t, s), newSession(t, s)
+	tx, err := db.Pool.Begin(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(limit(t), `SELECT FROM agentd.runs FOR UPDATE`); err != nil { // as somebody with psql might
+		t.Fatal(err)
+	}
+	g.stopNext()
+	first := begin(t, s, say(t, door, 1))
+	<-g.held
+	waiting, beside := begin(t, s, takenOver(t, s, id, runID)), begin(t, s, say(t, free, 1))
+	until(t, "both wait", func(context.Context) (bool, error) { return store.Pending(s) == 2, nil })
+	g.release()
+	<-first
+	if r := <-beside; r.err != nil {
+		t.Errorf("beside it: %v", r.err)
+	}
+	until(t, "it is aside", func(context.Context) (bool, error) { return store.Aside(s) == 1, nil })
+	if err := tx.Rollback(limit(t)); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-waiting; r.err != nil {
+		t.Errorf("the locked run: %v", r.err)
+	}
+}
+
+func TestCommitterDeltasComeInOrder(t *testing.T) {
+	t.Parallel()
+	s := startStore(t, storetest.New(t), store.Options{Queue: jobs{}})
+	id, runID := started(t, s)
+	got := mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq,
+		encode(t, id, runID, 1, event.TurnStarted{}), encode(t, id, runID, 1, event.ModelRequested{Attempt: 1})))
+	for range 20 {
+		a := appendOf(id, got.LastSeq, encode(t, id, runID, 1, event.AssistantDelta{Attempt: 1, Lane: "text", Text: "x"}))
+		a.Deltas, a.Epoch = true, 1
+		got = mustAppend(t, s, a)
+	}
+	state, err := s.Load(limit(t), looptest.Tenant, id, runID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := state.Runs[0].Turns[0].Partial[0].Text; len(text) != 20 {
+		t.Errorf("the open answer is %q; want 20 letters", text)
+	}
+}
+
 func configure(t *testing.T, db *storetest.DB, settings store.RoleSettings) {
 	t.Helper()
 	if err := store.ConfigureRole(limit(t), db.URL, settings); err != nil {

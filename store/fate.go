@@ -6,8 +6,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // fate is what the database says of a request that a group did not write.
@@ -23,20 +21,6 @@ const (
 	fateNotFound
 )
 
-// err is the error that the caller gets.
-func (f fate) err() error {
-	switch f {
-	case fateConflict:
-		return loop.ErrConflict
-	case fateLeaseLost:
-		return loop.ErrLeaseLost
-	case fateNotFound:
-		return loop.ErrNotFound
-	case fateOpen, fateMine:
-	}
-	return nil
-}
-
 // standing is where the session of a request stands, from one snapshot.
 type standing struct {
 	Ordinal  int64       `db:"n"`
@@ -51,7 +35,7 @@ type standing struct {
 // fates finds out what became of requests that were not written. A row that
 // is locked says enough once it has moved on: its seq and epoch only grow.
 func fates(ctx context.Context, conn *pgxpool.Conn, requests []*request) ([]fate, error) {
-	rows, err := conn.Query(ctx, `
+	rows, _ := conn.Query(ctx, `
 		SELECT c.n, t.id IS NOT NULL AS tenant_ok, s.tenant_id AS owner, s.last_seq, s.run_epoch, e.append_id
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY AS c (id, tenant_id, expected, n)
 		LEFT JOIN agentd.tenants AS t ON t.id = c.tenant_id
@@ -59,10 +43,7 @@ func fates(ctx context.Context, conn *pgxpool.Conn, requests []*request) ([]fate
 		LEFT JOIN agentd.events AS e ON e.session_id = c.id AND e.seq = c.expected + 1`,
 		pick(requests, func(r *request) pgtype.UUID { return r.sessionID }),
 		pick(requests, func(r *request) string { return r.append.TenantID }),
-		pick(requests, func(r *request) int64 { return r.append.Expected }))
-	if err != nil {
-		return nil, err
-	}
+		pick(requests, func(r *request) int64 { return r.append.Expected })) // rows has the error
 	standings, err := pgx.CollectRows(rows, pgx.RowToStructByName[standing])
 	if err != nil {
 		return nil, err

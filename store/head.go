@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -50,16 +49,13 @@ func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head
 	if !storable(tenantID) {
 		return loop.Head{}, loop.ErrNotFound
 	}
-	rows, err := s.pool.Query(ctx, query, tenantID, id)
-	if err != nil {
-		return loop.Head{}, fmt.Errorf("read head: %w", err)
-	}
+	rows, _ := s.pool.Query(ctx, query, tenantID, id) // rows has the error
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[headRow])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return loop.Head{}, loop.ErrNotFound
 	case err != nil:
-		return loop.Head{}, fmt.Errorf("read head: %w", err)
+		return loop.Head{}, failed("read head", err)
 	}
 	return loop.Head{
 		TenantID: r.TenantID, SessionID: r.ID, ExternalID: orZero(r.ExternalID),
@@ -91,7 +87,7 @@ func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (l
 		return loop.Request{}, false, loop.ErrNotFound
 	}
 	key, _ = event.CleanText(key)
-	rows, err := s.pool.Query(ctx, `
+	rows, _ := s.pool.Query(ctx, `
 		SELECT r.id::text, r.message_id::text, r.assistant_message_id::text, r.request_sha256, r.position
 		FROM agentd.sessions AS s
 		LEFT JOIN LATERAL (
@@ -101,16 +97,13 @@ func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (l
 			WHERE r.session_id = s.id AND r.idempotency_key = $3 AND r.created_at > agentd.clock() - interval '24 hours'
 			ORDER BY r.created_seq DESC
 			LIMIT 1) AS r ON true
-		WHERE s.id = $1 AND s.tenant_id = $2`, id, tenantID, key)
-	if err != nil {
-		return loop.Request{}, false, fmt.Errorf("look up request: %w", err)
-	}
+		WHERE s.id = $1 AND s.tenant_id = $2`, id, tenantID, key) // rows has the error
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[requestRow])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return loop.Request{}, false, loop.ErrNotFound
 	case err != nil:
-		return loop.Request{}, false, fmt.Errorf("look up request: %w", err)
+		return loop.Request{}, false, failed("look up request", err)
 	case r.RunID == nil:
 		return loop.Request{}, false, nil
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,7 +21,7 @@ func (s *Store) Events(ctx context.Context, tenantID, sessionID string, after in
 	}
 	f, err := poolReader{s.pool}.readAfter(ctx, tenantID, id, after, max(limit, 0))
 	if err != nil && !errors.Is(err, loop.ErrNotFound) {
-		return nil, fmt.Errorf("read events: %w", err)
+		return nil, failed("read events", err)
 	}
 	return f.events, err
 }
@@ -53,9 +52,9 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 	})
 	b.Queue(`COMMIT`)
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
-		return loop.State{}, fmt.Errorf("load run: %w", err)
+		return loop.State{}, failed("load run", err)
 	}
-	if len(head) == 0 || len(events) == 0 {
+	if len(head) == 0 {
 		return loop.State{}, loop.ErrNotFound
 	}
 	h := head[0]
@@ -102,17 +101,15 @@ const selectRunEvents = `
 func scanMessage(row pgx.CollectableRow) (m hooks.Message, err error) {
 	var runID *string
 	var parts []byte
-	if err := row.Scan(&m.ID, &runID, &m.Role, &parts, &m.Partial, &m.Position); err != nil {
-		return m, err
+	err = row.Scan(&m.ID, &runID, &m.Role, &parts, &m.Partial, &m.Position)
+	if err == nil {
+		err = json.Unmarshal(parts, &m.Parts)
 	}
 	m.RunID = orZero(runID)
-	if err := json.Unmarshal(parts, &m.Parts); err != nil {
-		return m, fmt.Errorf("parts of message %s: %w", m.ID, err)
-	}
 	if len(m.Parts) == 0 {
 		m.Parts = nil // as in the event, whose empty list is null
 	}
-	return m, nil
+	return m, err
 }
 
 func scanEvent(row pgx.CollectableRow) (event.Event, error) {

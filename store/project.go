@@ -273,7 +273,7 @@ func (p *projector) addToCall(e event.Event, payload event.Payload) {
 
 func (p *projector) message(e event.Event, id string, role hooks.Role, parts []hooks.Part, partial bool) {
 	m := messageRow{
-		id: p.id(id), role: string(role), partial: partial,
+		id: p.id(id), role: string(role), parts: encodeParts(parts), partial: partial,
 		position: bigint(e.Seq), seq: e.Seq, createdAt: e.At,
 	}
 	if e.RunID != "" {
@@ -281,10 +281,6 @@ func (p *projector) message(e event.Event, id string, role hooks.Role, parts []h
 	}
 	if e.Turn != 0 {
 		m.turn = integer(e.Turn)
-	}
-	var err error
-	if m.parts, err = encodeParts(parts); err != nil && p.err == nil {
-		p.err = err
 	}
 	p.messages = append(p.messages, m)
 }
@@ -345,17 +341,18 @@ func parseID(s string) (pgtype.UUID, error) {
 	return pgtype.UUID{Bytes: id, Valid: true}, nil
 }
 
-func encodeParts(parts []hooks.Part) (string, error) {
+// encodeParts writes no null: a list is a list for those who read in SQL.
+func encodeParts(parts []hooks.Part) string {
 	if len(parts) == 0 {
-		return "[]", nil
+		return "[]"
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(parts); err != nil {
-		return "", err
+		panic("store: a part holds something that JSON cannot: " + err.Error())
 	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
 // noUUID and noTime empty a column, which NULL in a change does not do.

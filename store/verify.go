@@ -118,9 +118,6 @@ const selectLost = `
 	LIMIT $1`
 
 func sessionIDs(ctx context.Context, tx pgx.Tx, query string, args ...any) ([]string, error) {
-	rows, err := tx.Query(ctx, query, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, query, args...) // rows has the error
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -62,25 +62,20 @@ type logged struct {
 }
 
 func (h *history) read(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, `
+	rows, _ := tx.Query(ctx, `
 		SELECT seq, type, run_id::text, turn_no, at, actor_kind, actor_id, payload, tenant_id, append_id::text
-		FROM agentd.events WHERE session_id = $1 ORDER BY seq`, h.sessionID)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+		FROM agentd.events WHERE session_id = $1 ORDER BY seq`, h.sessionID) // rows has the error
+	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
 		e := logged{Event: event.Event{SessionID: h.sessionID}}
 		var runID *string
 		var turn *int
 		var payload []byte
-		if err := rows.Scan(&e.Seq, &e.Type, &runID, &turn, &e.At, &e.Actor.Kind, &e.Actor.ID, &payload, &e.tenantID, &e.appendID); err != nil {
-			return err
-		}
+		err := row.Scan(&e.Seq, &e.Type, &runID, &turn, &e.At, &e.Actor.Kind, &e.Actor.ID, &payload, &e.tenantID, &e.appendID)
 		e.RunID, e.Turn, e.At, e.Payload = orZero(runID), orZero(turn), e.At.UTC(), payload
 		h.add(e)
-	}
-	return rows.Err()
+		return struct{}{}, err
+	})
+	return err
 }
 
 func (h *history) add(e logged) {
@@ -250,11 +245,7 @@ func (h *history) wantMessages() table {
 func (h *history) wantMessage(m hooks.Message) columns {
 	t := h.messages[m.ID]
 	r := columns{"tenant_id": h.state.TenantID, "role": string(m.Role), "partial": strconv.FormatBool(m.Partial)}
-	parts, err := encodeParts(m.Parts)
-	if err != nil {
-		parts = err.Error() // equal to no stored value
-	}
-	r["parts"] = parts
+	r["parts"] = encodeParts(m.Parts)
 	r.text("run_id", m.RunID)
 	if t.turn != 0 {
 		r.number("turn_no", int64(t.turn))

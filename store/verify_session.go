@@ -65,22 +65,16 @@ func verifySession(ctx context.Context, tx pgx.Tx, id string, report *Report) er
 }
 
 func readTable(ctx context.Context, tx pgx.Tx, name, sessionID string) (table, error) {
-	rows, err := tx.Query(ctx, projected[name], sessionID)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	rows, _ := tx.Query(ctx, projected[name], sessionID) // rows has the error
 	out := table{}
-	fields := rows.FieldDescriptions()
-	for rows.Next() {
+	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		fields := row.FieldDescriptions()
 		values := make([]*string, len(fields))
 		into := make([]any, len(fields))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, err
-		}
+		err := row.Scan(into...)
 		r := columns{}
 		for i, v := range values[1:] {
 			if v != nil {
@@ -90,9 +84,10 @@ func readTable(ctx context.Context, tx pgx.Tx, name, sessionID string) (table, e
 		if parts, ok := r["parts"]; ok {
 			r["parts"] = canonicalParts(parts)
 		}
-		out[*values[0]] = r
-	}
-	return out, rows.Err()
+		out[orZero(values[0])] = r
+		return struct{}{}, err
+	})
+	return out, err
 }
 
 // canonicalParts makes what another release encoded comparable.
@@ -101,11 +96,7 @@ func canonicalParts(stored string) string {
 	if err := json.Unmarshal([]byte(stored), &parts); err != nil {
 		return stored
 	}
-	text, err := encodeParts(parts)
-	if err != nil {
-		return stored
-	}
-	return text
+	return encodeParts(parts)
 }
 
 func compare(report *Report, name string, got, want table) {
