@@ -60,19 +60,19 @@ func TestOneRunIsToldAlikeByStreamsAndListsAndSQL(t *testing.T) {
 		looptest.Answer(looptest.Reasoning("Now."), looptest.Text("It is noon; "), looptest.Text("日本は晴れ 🌞\r\n\tdone"), looptest.Finish(stream.FinishStop)),
 	)
 	clock, weather := looptest.Says("clock", `{"time": "12:00",  "exact": 1.0}`), looptest.Says("weather", "☀\nsunny\ttoday")
-	worker, reader := newStack(t, db, playing(model, clock, weather)), newStack(t, db)
-	id := worker.Session(t)
-	run := worker.start(t, &agentdv1.StartRunRequest{SessionId: id, Text: "time & <weather>?\r\n"})
+	here, there := newStack(t, db, playing(model, clock, weather)), newStack(t, db)
+	id := here.Session(t)
+	run := here.start(t, &agentdv1.StartRunRequest{SessionId: id, Text: "time & <weather>?\r\n"})
 
 	// Nobody works yet, so these are live; the second ones are in another process.
-	live, liveThere := worker.listen(t, id, "?until=idle", fromStart), reader.listen(t, id, "?until=idle", fromStart)
-	watching, watchingThere := worker.watch(t, id, 0), reader.watch(t, id, 0)
-	worker.work(t)
+	live, liveThere := here.listen(t, id, "?until=idle", fromStart), there.listen(t, id, "?until=idle", fromStart)
+	watching, watchingThere := here.watch(t, id, 0), there.watch(t, id, 0)
+	here.work(t)
 	tellings := map[string][]fact{
 		"live stream": live.facts(t, toTheEnd), "live stream elsewhere": liveThere.facts(t, toTheEnd),
 		"live watch": watched(t, watching), "live watch elsewhere": watched(t, watchingThere),
-		"replayed stream": reader.replay(t, id, fromStart), "list": worker.listed(t, id, 0, 500),
-		"list in pages": reader.listed(t, id, 0, 3),
+		"replayed stream": there.replay(t, id, fromStart), "list": here.listed(t, id, 0, 500),
+		"list in pages": there.listed(t, id, 0, 3),
 	}
 	want := stored(t, db, id)
 	for teller, got := range tellings {
@@ -101,7 +101,7 @@ func TestOneRunIsToldAlikeByStreamsAndListsAndSQL(t *testing.T) {
 		t.Errorf("%d deltas, want one for each lane of each answer at least", count[event.TypeAssistantDelta])
 	}
 	// After a watch has ended at a cursor, a watch from there has nothing to say.
-	if got := watched(t, reader.watch(t, id, int64(len(want)))); len(got) != 0 {
+	if got := watched(t, there.watch(t, id, int64(len(want)))); len(got) != 0 {
 		t.Errorf("%d events after the last", len(got))
 	}
 }

@@ -85,10 +85,17 @@ func (s *stack) openSSE(ctx context.Context, sessionID, query string, after int6
 	return s.client.Do(req)
 }
 
+// patient is a context for a stream that should end by itself, or with t.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 // listen opens an event stream for the length of the test.
 func (s *stack) listen(t *testing.T, sessionID, query string, after int64) *sseReader {
 	t.Helper()
-	res, err := s.openSSE(t.Context(), sessionID, query, after)
+	res, err := s.openSSE(patient(t), sessionID, query, after)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +134,7 @@ func (s *stack) replay(t *testing.T, sessionID string, after int64) []fact {
 // watch follows a session over Connect until it is idle.
 func (s *stack) watch(t *testing.T, sessionID string, after int64) *connect.ServerStreamForClient[agentdv1.WatchEventsResponse] {
 	t.Helper()
-	w, err := s.sessions.WatchEvents(t.Context(), connect.NewRequest(&agentdv1.WatchEventsRequest{
+	w, err := s.sessions.WatchEvents(patient(t), connect.NewRequest(&agentdv1.WatchEventsRequest{
 		SessionId: sessionID, After: uint64(after), UntilIdle: true,
 	}))
 	if err != nil {
