@@ -51,8 +51,12 @@ type eventRow struct {
 // Append implements [loop.Log]. It returns once the events are durable. When
 // ctx ends before that, or the store gives up on a broken database, the append
 // may have gone through or may still: repeat it unchanged to find out. The
-// store keeps the slices of a until then.
+// payloads of a, and the events that come back, are shared with those who
+// watch the session: they must not be changed.
 func (s *Store) Append(ctx context.Context, a loop.Append) (loop.Appended, error) {
+	if err := ctx.Err(); err != nil {
+		return loop.Appended{}, fmt.Errorf("append: %w", err)
+	}
 	r, err := newRequest(ctx, a)
 	if err != nil {
 		return loop.Appended{}, fmt.Errorf("append: %w", err)

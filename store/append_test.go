@@ -262,6 +262,11 @@ func TestAppendRefusesWhatCannotBeStored(t *testing.T) {
 			t.Errorf("%s: %v; want a refusal", name, err)
 		}
 	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Append(over, say(t, id, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v; want context.Canceled", err)
+	}
 	if h := headOf(t, s, id); h.LastSeq != 1 {
 		t.Errorf("last seq %d; want 1", h.LastSeq)
 	}
