@@ -36,7 +36,7 @@ func TestOutagesAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nobody.Close()
+	t.Cleanup(nobody.Close)
 	_, unreachable := nobody.Exec(ctx, `SELECT 1`)
 
 	for _, c := range []struct {

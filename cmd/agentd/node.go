@@ -130,7 +130,7 @@ func (n node) run(ctx context.Context) (err error) {
 		runs, err := worker.New(worker.Config{
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
 			NewID: newID, Logger: n.parts, Version: label, Grace: max(n.grace, time.Millisecond), // 0 would be its default
-			Lease: n.lease, Heartbeat: n.lease / 3, Sweep: n.lease / 6,
+			Lease: n.lease, Heartbeat: n.lease / 3, Sweep: n.lease / 6, Outage: 10 * n.lease,
 		})
 		if err != nil {
 			return err
