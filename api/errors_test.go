@@ -36,6 +36,7 @@ var errorCases = []struct {
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", 409},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", 400},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", 409},
+	{loop.ErrUnavailable, connect.CodeUnavailable, "unavailable", 503},
 	{&loop.TransitionError{Entity: "run"}, connect.CodeFailedPrecondition, "not_allowed", 400},
 	{loop.ErrLeaseLost, connect.CodeInternal, "internal", 500},
 	{context.DeadlineExceeded, connect.CodeInternal, "internal", 500},

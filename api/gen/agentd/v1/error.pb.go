@@ -29,8 +29,8 @@ type ErrorReason struct {
 	// A stable word for programs: not_found, invalid_argument, session_busy,
 	// idempotency_key_reused, run_ended, not_allowed, conflict, bad_cursor,
 	// cursor_ahead, bad_page_token, unauthenticated, cross_origin,
-	// host_not_allowed, no_route, stopping, canceled, deadline_exceeded,
-	// internal. More may be added.
+	// host_not_allowed, no_route, stopping, unavailable, canceled,
+	// deadline_exceeded, internal. More may be added.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The request field that is wrong; empty if none is to blame.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
