@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
@@ -151,6 +152,32 @@ func TestChatFromAPipe(t *testing.T) {
 		}
 		if got := awaitRow(t, db, `SELECT string_agg(status, ' ') FROM agentd.runs`); got != "cancelled" {
 			t.Errorf("runs: %s", got)
+		}
+	})
+
+	t.Run("TwoInterruptsDoNotWaitForTheServer", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		s := startServe(t, db, []string{"AGENTD_SCRIPT=" + script(t, `{"text": "never "}, {"stall": true}`)})
+		c := chat(t, s.url, strings.NewReader("one\n"))
+		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'assistant.delta'`)
+		s.kill(t)
+		c.await(t, &c.err, "the server is away")
+		c.signal(t, syscall.SIGINT)
+		c.signal(t, syscall.SIGINT)
+		// A process that has not looked in between gets two as one.
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for ended := false; !ended; {
+			select {
+			case <-tick.C:
+				_ = c.cmd.Process.Signal(syscall.SIGINT)
+			case <-c.done:
+				ended = true
+			}
+		}
+		if code := c.wait(t); code != 1 || !strings.Contains(c.err.String(), "interrupted") {
+			t.Errorf("exit code %d, said %q", code, c.err.String())
 		}
 	})
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 
@@ -144,6 +145,28 @@ func TestChatInATerminal(t *testing.T) {
 		p.types(t, "\x03")
 		if code := p.wait(t); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+	})
+
+	t.Run("TwoCtrlCsDoNotWaitForTheServer", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		s := startServe(t, db, []string{"AGENTD_SCRIPT=" + script(t, `{"text": "on and on"}, {"stall": true}`)})
+		p := sitDown(t, s.url, 60, 20)
+		p.types(t, "go\r")
+		p.awaitText(t, "on and on")
+		s.kill(t)
+		p.awaitText(t, "the server is away")
+		// Two at once may become one on their way.
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for !strings.Contains(p.vt.String(), "on and on\n(interrupted)") {
+			select {
+			case <-tick.C:
+				p.types(t, "\x03")
+			case <-p.done:
+				t.Fatal("it has ended")
+			}
 		}
 	})
 

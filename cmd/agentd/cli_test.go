@@ -65,6 +65,7 @@ func TestWhichErrorsPass(t *testing.T) {
 		connect.NewWireError(connect.CodeInvalidArgument, errors.New("x")): false,
 		connect.NewWireError(connect.CodeOutOfRange, errors.New("x")):      false,
 		connect.NewWireError(connect.CodeInternal, errors.New("x")):        true,
+		connect.NewWireError(connect.CodeAborted, errors.New("x")):         true,
 	} {
 		if got := passes(err); got != want {
 			t.Errorf("passes(%v) = %v", err, got)

@@ -21,6 +21,9 @@ type clientFlags struct {
 	Patience time.Duration `default:"60s" env:"AGENTD_PATIENCE" help:"How long to wait for a server that is away."`
 }
 
+// silence is three of the server's heartbeats.
+const silence = 45 * time.Second
+
 // client talks to a server, which may go away and come back. It is safe for
 // concurrent use.
 type client struct {
@@ -28,6 +31,9 @@ type client struct {
 	runs     agentdv1connect.RunServiceClient
 	url      string
 	patience time.Duration
+	// silence is how long a stream may send nothing, heartbeats included, until
+	// its connection counts as broken.
+	silence time.Duration
 	// away is told when the server has stopped to answer, back when it answers
 	// again. They are called by the goroutine that makes the call.
 	away, back func()
@@ -50,7 +56,7 @@ func (f clientFlags) client() (*client, error) {
 	return &client{
 		sessions: agentdv1connect.NewSessionServiceClient(httpClient, f.URL),
 		runs:     agentdv1connect.NewRunServiceClient(httpClient, f.URL),
-		url:      f.URL, patience: f.Patience,
+		url:      f.URL, patience: f.Patience, silence: silence,
 		away: func() {}, back: func() {},
 	}, nil
 }

@@ -12,10 +12,6 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// silence is how long a stream may send nothing, heartbeats included, until its
-// connection counts as broken. The server's heartbeat is every 15 s.
-const silence = 45 * time.Second
-
 // view shows the events of a run. It is used by one goroutine.
 type view interface {
 	show(e event.Payload)
@@ -114,8 +110,6 @@ func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv
 			o.over()
 			v.waiting()
 			err = c.awaitRun(ctx, reason.GetActiveRunId())
-		case "conflict":
-			err = nil // somebody else was faster: once more
 		default:
 			err = o.wait(ctx, err)
 		}
@@ -199,7 +193,7 @@ var errStreamEnded = connect.NewError(connect.CodeUnavailable, errors.New("the s
 func (c *conversation) watch(ctx context.Context, after uint64, handle func(*agentdv1.Event) (more bool, err error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	quiet := time.AfterFunc(silence, cancel)
+	quiet := time.AfterFunc(c.silence, cancel)
 	defer quiet.Stop()
 	stream, err := c.sessions.WatchEvents(ctx, connect.NewRequest(&agentdv1.WatchEventsRequest{SessionId: c.sessionID, After: after}))
 	if err != nil {
@@ -210,7 +204,7 @@ func (c *conversation) watch(ctx context.Context, after uint64, handle func(*age
 		_ = stream.Close()
 	}()
 	for stream.Receive() {
-		quiet.Reset(silence)
+		quiet.Reset(c.silence)
 		if more, err := handle(stream.Msg().GetEvent()); err != nil || !more {
 			return err
 		}

@@ -105,10 +105,31 @@ func TestDevWithAPostgresOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestDevEndsWhenItsPostgresDoes(t *testing.T) {
+// As root, Postgres runs as somebody else, who may not enter this directory.
+func TestDevWherePostgresCannotGo(t *testing.T) {
 	t.Parallel()
-	p := start(t, options{dir: openDir(t)}, "dev", "--listen", "127.0.0.1:0", "--grace", "0s")
+	dir := openDir(t)
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, options{dir: dir}, "dev", "--listen", "127.0.0.1:0", "--grace", "0s")
 	p.await(t, &p.out, `psql: `)
+	dataDir := p.await(t, &p.err, `Postgres accepts connections.* data_dir=(\S+)`)
+	if os.Geteuid() == 0 {
+		if !strings.HasPrefix(dataDir, "/var/lib/agentd/") {
+			t.Errorf("the data is in %s", dataDir)
+		}
+		t.Cleanup(func() {
+			if err := os.RemoveAll(filepath.Dir(dataDir)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if code, out, said := runAgentd(t, options{dir: dir}, "psql", "--builtin", "-c", "SELECT 1 AS one"); code != 0 || !strings.Contains(out, "one") {
+		t.Errorf("psql: exit code %d, printed %q, said %q", code, out, said)
+	}
+
+	// And it ends with an error when its Postgres does.
 	var pid int
 	if err := json.Unmarshal([]byte(p.await(t, &p.err, `Postgres accepts connections.* pid=(\d+)`)), &pid); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func passes(err error) bool {
 	switch failed.Code() {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
 		return false
-	case connect.CodeUnavailable, connect.CodeInternal, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled:
+	case connect.CodeUnavailable, connect.CodeInternal, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
 		return true
 	default:
 		// What no server has said is a broken connection.

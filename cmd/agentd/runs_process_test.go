@@ -61,14 +61,14 @@ func TestVerifySaysWhatDiffers(t *testing.T) {
 	}
 	here := options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}
 	code, out, _ := runAgentd(t, here, "verify")
-	if code != 0 || !strings.HasPrefix(out, "1 sessions, 1 runs, 1 tool calls, ") || !strings.HasSuffix(out, ": 0 differences\n") {
+	if code != 0 || !strings.HasPrefix(out, "1 session, 1 run, 1 tool call, ") || !strings.HasSuffix(out, ": 0 differences\n") {
 		t.Errorf("exit code %d, printed %q", code, out)
 	}
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE agentd.runs SET reason = 'forged'`); err != nil {
 		t.Fatal(err)
 	}
 	code, out, _ = runAgentd(t, here, "verify")
-	if code != 1 || !strings.Contains(out, "forged") || !strings.HasSuffix(out, ": 1 differences\n") {
+	if code != 1 || !strings.Contains(out, "forged") || !strings.HasSuffix(out, ": 1 difference\n") {
 		t.Errorf("exit code %d, printed %q", code, out)
 	}
 }

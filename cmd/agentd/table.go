@@ -90,11 +90,7 @@ func printTable(out io.Writer, header []string, rows [][]string) error {
 	for _, row := range rows {
 		writeRow(row)
 	}
-	plural := "s"
-	if len(rows) == 1 {
-		plural = ""
-	}
-	fmt.Fprintf(&b, "(%d row%s)\n\n", len(rows), plural)
+	fmt.Fprintf(&b, "(%s)\n\n", count(int64(len(rows)), "row"))
 	_, err := io.WriteString(out, b.String())
 	return err
 }

@@ -40,13 +40,21 @@ func (cmd verifyCmd) Run(ctx context.Context, streams *std) error {
 			fmt.Fprintf(streams.out, "and %d more\n", report.Omitted)
 		}
 		differences := int64(len(report.Differences)) + report.Omitted
-		fmt.Fprintf(streams.out, "%d sessions, %d runs, %d tool calls, %d events: %d differences\n",
-			report.Sessions, report.Runs, report.ToolCalls, report.Events, differences)
+		fmt.Fprintf(streams.out, "%s, %s, %s, %s: %s\n",
+			count(report.Sessions, "session"), count(report.Runs, "run"), count(report.ToolCalls, "tool call"),
+			count(report.Events, "event"), count(differences, "difference"))
 		if differences > 0 {
 			return &exitError{code: exitFailure}
 		}
 		return nil
 	})
+}
+
+func count(n int64, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }
 
 // openVerifyPool lifts the limits that are made for the short transactions of a

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // vt is a terminal as far as chat uses one: it knows what ends up on the
@@ -55,10 +56,10 @@ func (v *vt) take(text string) int {
 	if text[0] == '\x1b' {
 		return v.escape(text)
 	}
-	r := []rune(text)[0]
-	if r == '\uFFFD' && len(text) < 3 {
+	if !utf8.FullRuneInString(text) {
 		return 0
 	}
+	r, size := utf8.DecodeRuneInString(text)
 	switch r {
 	case '\r':
 		v.column = 0
@@ -75,7 +76,7 @@ func (v *vt) take(text string) int {
 		}
 		v.put(string(r), columns(r))
 	}
-	return len(string(r))
+	return size
 }
 
 func (v *vt) put(cell string, n int) {
