@@ -138,9 +138,10 @@ func (a *answer) take() (deltas []event.Payload, done bool) {
 func (a *answer) completed(newID func() string) []event.Payload {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	raw, changed := event.CleanText(a.finish.Raw)
 	msg := event.AssistantCompleted{
 		Attempt: a.attempt, MessageID: newID(), Parts: []hooks.Part{},
-		Finish: a.finish.Reason, FinishRaw: a.finish.Raw, Usage: a.finish.Usage,
+		Finish: a.finish.Reason, FinishRaw: raw, Usage: a.finish.Usage, Sanitized: changed,
 	}
 	var calls []event.Payload
 	for _, b := range a.blocks {
