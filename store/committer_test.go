@@ -65,7 +65,7 @@ func deadlocks(t *testing.T, db *storetest.DB) (n int64) {
 func TestCommitterLockedRowStallsNobodyElse(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	const lockTimeout = 150 * time.Millisecond
+	const lockTimeout = 300 * time.Millisecond
 	configure(t, db, store.RoleSettings{LockTimeout: lockTimeout})
 	s := startStore(t, db, store.Options{})
 	locked, free := newSession(t, s), newSession(t, s)
@@ -80,14 +80,13 @@ func TestCommitterLockedRowStallsNobodyElse(t *testing.T) {
 	lockWaiters(t, db, 1)
 	since := time.Now()
 	seq := int64(1)
-	var slowest time.Duration
 	for time.Since(since) < 3*lockTimeout {
-		at := time.Now()
 		seq = mustAppend(t, s, say(t, free, seq)).LastSeq
-		slowest = max(slowest, time.Since(at))
 	}
-	if slowest >= lockTimeout {
-		t.Errorf("slowest append beside the locked row took %v; a lock timeout is %v", slowest, lockTimeout)
+	// One that waits with the locked row gets through once per lock timeout. Ten
+	// are few, even on a machine that is busy with something else.
+	if seq < 1+10 {
+		t.Errorf("%d appends beside the locked row in three lock timeouts", seq-1)
 	}
 	select {
 	case r := <-waiting:
@@ -222,7 +221,14 @@ func TestCommitterWaitForALockEndsWithItsCaller(t *testing.T) {
 	if err := tx.Rollback(limit(t)); err != nil {
 		t.Fatal(err)
 	}
-	mustAppend(t, s, say(t, ids[0], headOf(t, s, ids[0]).LastSeq))
+	// Those that had begun to wait may still be written.
+	until(t, "the session goes on", func(ctx context.Context) (bool, error) {
+		_, err := s.Append(ctx, say(t, ids[0], headOf(t, s, ids[0]).LastSeq))
+		if errors.Is(err, loop.ErrConflict) {
+			return false, nil
+		}
+		return err == nil, err
+	})
 }
 
 func TestCommitterRivalCreationInFlightDelaysOnlyItsTwin(t *testing.T) {
