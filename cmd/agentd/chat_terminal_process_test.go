@@ -32,7 +32,7 @@ func sitDown(t *testing.T, url string, width, height int, args ...string) *perso
 	seen := make(chan struct{})
 	go func() {
 		defer close(seen)
-		_, _ = p.vt.copyFrom(tty)
+		_, _ = p.copyFrom(tty)
 	}()
 	go func() {
 		defer close(p.done)
@@ -160,7 +160,7 @@ func TestChatInATerminal(t *testing.T) {
 		// Two at once may become one on their way.
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		for !strings.Contains(p.vt.String(), "on and on\n(interrupted)") {
+		for !strings.Contains(p.String(), "on and on\n(interrupted)") {
 			select {
 			case <-tick.C:
 				p.types(t, "\x03")

@@ -100,8 +100,12 @@ func (n node) run(ctx context.Context) (err error) {
 		}))
 	}
 	server := newServer(mux, n.parts)
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(n.listener) }()
+	served := make(chan struct{})
+	var serveErr error // once served is closed
+	go func() {
+		defer close(served)
+		serveErr = server.Serve(n.listener)
+	}()
 	defer func() {
 		close(closeStreams)
 		ctx, cancel := stopping(ctx, limit)
@@ -110,7 +114,7 @@ func (n node) run(ctx context.Context) (err error) {
 			n.log.Warn("requests are cut off", "error", err)
 			_ = server.Close() // it has told the listener's error already
 		}
-		_ = <-served // that it was shut down
+		<-served
 	}()
 
 	if n.worker {
@@ -152,9 +156,8 @@ func (n node) run(ctx context.Context) (err error) {
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping: runs finish their step or are handed over; a second signal ends this at once", "grace", n.grace)
-	case err = <-served:
-		served <- err // for the one who waits for the end of it
-		err = fmt.Errorf("serve: %w", err)
+	case <-served:
+		err = fmt.Errorf("serve: %w", serveErr)
 	case <-n.broken:
 		limit = brokenLimit
 	}

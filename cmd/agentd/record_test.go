@@ -18,6 +18,7 @@ const (
 // TestRecordSession writes docs/session.txt, and README's copy of it, from a
 // real run. It is what `make record` calls.
 func TestRecordSession(t *testing.T) {
+	t.Parallel()
 	if os.Getenv(recordVariable) == "" {
 		t.Skip("only make record records")
 	}
@@ -33,7 +34,7 @@ func TestRecordSession(t *testing.T) {
 		person.awaitText(t, "> "+message+"\n") // so that the prompt is the next one
 		person.awaitPrompt(t)
 	}
-	talk := strings.TrimSuffix(person.vt.String(), "\n>")
+	talk := strings.TrimSuffix(person.String(), "\n>")
 	person.types(t, "\x04")
 	if code := person.wait(t); code != 0 {
 		t.Fatalf("chat: exit code %d", code)
