@@ -71,13 +71,9 @@ func newStack(t *testing.T, db *storetest.DB, options ...stackOption) *stack {
 		t.Fatal(err)
 	}
 	config.MaxConns = defaultConns
-	queue, err := worker.NewQueue()
-	if err != nil {
-		t.Fatal(err)
-	}
 	closeStreams := make(chan struct{})
 	p := &stackParts{
-		pool: config, store: store.Options{Queue: queue, Logger: log}, model: hello,
+		pool: config, store: store.Options{Queue: worker.NewQueue(), Logger: log}, model: hello,
 		api: api.Config{Stopping: closeStreams, Log: log}, server: newServer(nil, log),
 	}
 	for _, o := range options {
