@@ -83,6 +83,23 @@ func TestLeavingWorkerHandsOnWhatItTakesUp(t *testing.T) {
 	}
 }
 
+func TestLeavingWorkerStillWritesTheEnd(t *testing.T) {
+	t.Parallel()
+	leaving := make(chan struct{})
+	model := looptest.Model(func(ctx context.Context, req loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+		close(leaving)
+		says("hi")(ctx, req, yield)
+	})
+	b := looptest.NewBench(looptest.NewLog(), model)
+	j := b.Start(t, b.Session(t), "hi")
+	if err := b.Engine.Advance(t.Context(), j, loop.Holder{WorkerID: "w", Leaving: leaving}); err != nil {
+		t.Fatal(err)
+	}
+	if run := b.Run(t, j); run.Status != loop.RunCompleted {
+		t.Errorf("run %+v; want it completed and not handed over", run)
+	}
+}
+
 func TestInterruptStopsTheStep(t *testing.T) {
 	t.Parallel()
 	t.Run("ModelCallIsMadeAgainElsewhere", func(t *testing.T) {
@@ -213,6 +230,56 @@ func TestLostLeaseStopsTheWorker(t *testing.T) {
 	})
 }
 
+// stubborn is a log whose appends do not look at their context, as in a
+// committer that writes for many.
+type stubborn struct{ loop.Log }
+
+func (l stubborn) Append(ctx context.Context, a loop.Append) (loop.Appended, error) {
+	return l.Log.Append(context.WithoutCancel(ctx), a)
+}
+
+// TestDeadWorkerSaysNothingOfWhatItsDeathBroke: the model call or the tool ends
+// with the worker's context while the engine waits for the log. That is no
+// failure of theirs, and nothing is written.
+func TestDeadWorkerSaysNothingOfWhatItsDeathBroke(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bench func() *looptest.Bench
+		at    event.Type // the append that is slow
+	}{
+		"a model call": {func() *looptest.Bench { return looptest.NewBench(looptest.NewLog(), stalls(nil, looptest.Text("once"))) }, event.TypeAssistantDelta},
+		"a tool": {func() *looptest.Bench {
+			return looptest.NewBench(looptest.NewLog(), calls("quick", "slow"), looptest.Says("quick", "done"), blocks("slow", nil))
+		}, event.TypeToolExecuted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 20 { // either of two ready channels may be read first
+				synctest.Test(t, func(t *testing.T) {
+					b := c.bench()
+					hooked(b, func(a loop.Append) {
+						if has(a, c.at) {
+							pause(context.WithoutCancel(t.Context()), 10*time.Millisecond)
+						}
+					})
+					b.Engine.Log = stubborn{b.Engine.Log}
+					j := b.Start(t, b.Session(t), "hi")
+					w := work(t, b, j)
+					pause(t.Context(), 5*time.Millisecond)
+					w.kill()
+					if err := w.wait(t); !errors.Is(err, context.Canceled) {
+						t.Errorf("the killed worker returned %v", err)
+					}
+					events, _ := checked(t, b, j.SessionID)
+					if last := events[len(events)-1].Type; last != c.at && last != event.TypeToolResult || len(payloads[event.ToolExecuted](t, events)) > 1 {
+						t.Errorf("the log ends with %v", looptest.Types(events)[4:])
+					}
+				})
+			}
+		})
+	}
+}
+
 // mute is a log that never signals.
 type mute struct{ loop.Log }
 
@@ -303,6 +370,19 @@ func TestOfManyWhoClaimOneWins(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEveryAppendCarriesItsLease: but for the claim, which has none yet.
+func TestEveryAppendCarriesItsLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		appends, _ := undisturbed(t)
+		for i, a := range appends {
+			if want := int64(min(1, max(0, i-2))); a.Epoch != want {
+				t.Errorf("append %d (%v) goes out under epoch %d; want %d", i+1, looptest.Types(a.Events), a.Epoch, want)
+			}
+		}
+	})
 }
 
 // TestClaimIsPlannedAgainAfterAMessage: a conflict that has nothing to do with

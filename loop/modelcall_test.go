@@ -188,7 +188,7 @@ func TestFirstTextIsDurableAtOnce(t *testing.T) {
 // is in memory and not durable.
 func TestModelIsNotReadWhileTheLogIsBehind(t *testing.T) {
 	t.Parallel()
-	const piece, pieces = 64 << 10, 36
+	const piece, pieces = 64 << 10, 64
 	synctest.Test(t, func(t *testing.T) {
 		var read atomic.Int64
 		model := looptest.Model(func(_ context.Context, _ loop.ModelRequest, yield func(stream.Chunk, error) bool) {
@@ -212,6 +212,15 @@ func TestModelIsNotReadWhileTheLogIsBehind(t *testing.T) {
 		synctest.Wait()
 		if n := read.Load(); n < 1<<20 || n > 2<<20+2*piece {
 			t.Errorf("%d bytes were read while the log stood still; want about a megabyte", n)
+		}
+		// What is durable makes room, again and again.
+		for range 3 {
+			before := read.Load()
+			open <- struct{}{}
+			synctest.Wait()
+			if n := read.Load() - before; n < 1<<19 && read.Load() < piece*pieces {
+				t.Errorf("%d bytes were read once an append went through; want about a megabyte", n)
+			}
 		}
 		close(open)
 		if err := w.wait(t); err != nil {
