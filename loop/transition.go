@@ -146,7 +146,8 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	t, _ := r.Turn()
 	switch p := p.(type) {
 	case event.RunQueued:
-		return p.Ticket > r.Ticket
+		a, busy := s.active()
+		return p.Ticket > r.Ticket && (!busy || a.ID == r.ID)
 	case event.RunStarted:
 		return !r.Started && p.Ticket == r.Ticket && p.Epoch > s.Epoch
 	case event.RunResumed:
