@@ -247,7 +247,9 @@ func TestDeadWorkerSaysNothingOfWhatItsDeathBroke(t *testing.T) {
 		bench func() *looptest.Bench
 		at    event.Type // the append that is slow
 	}{
-		"a model call": {func() *looptest.Bench { return looptest.NewBench(looptest.NewLog(), stalls(nil, looptest.Text("once"))) }, event.TypeAssistantDelta},
+		"a model call": {func() *looptest.Bench {
+			return looptest.NewBench(looptest.NewLog(), stalls(nil, looptest.Text("once")))
+		}, event.TypeAssistantDelta},
 		"a tool": {func() *looptest.Bench {
 			return looptest.NewBench(looptest.NewLog(), calls("quick", "slow"), looptest.Says("quick", "done"), blocks("slow", nil))
 		}, event.TypeToolExecuted},
