@@ -236,6 +236,7 @@ func TestReaderRole(t *testing.T) {
 func TestConfigureRole(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t, storetest.Empty)
+	exec(t, db, `ALTER DATABASE `+pgx.Identifier{db.Name}.Sanitize()+` SET jit = on`)
 	settings := store.RoleSettings{LockTimeout: 3 * time.Second, IdleInTransaction: 2 * time.Second}
 	var g errgroup.Group
 	for range 20 {
@@ -246,15 +247,15 @@ func TestConfigureRole(t *testing.T) {
 	}
 	conn := connect(t, db.URL)
 	var got []string
-	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout"} {
+	for _, name := range []string{"lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout", "jit"} {
 		var value string
 		if err := conn.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&value); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, value)
 	}
-	if want := []string{"3s", "2s", "0"}; !slices.Equal(got, want) {
-		t.Errorf("limits of a new session: %q, want %q", got, want)
+	if want := []string{"3s", "2s", "0", "off"}; !slices.Equal(got, want) {
+		t.Errorf("settings of a new session: %q, want %q", got, want)
 	}
 	if err := store.ConfigureRole(t.Context(), "postgres://127.0.0.1:1/x", settings); err == nil {
 		t.Error("no error without a database")

@@ -27,6 +27,9 @@ type RoleSettings struct {
 
 // ConfigureRole stores the limits with the role and the database, so that they
 // hold for every session that begins afterwards: call it before the pool opens.
+// It also switches just-in-time compilation off. The planner takes the short
+// statements of an append for expensive ones, above all while a database has no
+// statistics, and compiling them takes a hundred times as long as they do.
 // A start-up parameter would be simpler, and poolers refuse it. It overwrites
 // what somebody else stored for the same role, and writes nothing that is
 // already there. Any number of processes may call it at once.
@@ -36,6 +39,9 @@ func ConfigureRole(ctx context.Context, databaseURL string, settings RoleSetting
 		return fmt.Errorf("configure role: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := setForRole(ctx, conn, "jit", "off"); err != nil {
+		return fmt.Errorf("configure role: jit: %w", err)
+	}
 	for _, s := range []struct {
 		name  string
 		value time.Duration

@@ -64,6 +64,8 @@ func (c Config) settings() (map[string]string, error) {
 		"shared_buffers":          "128MB",
 		"max_connections":         "200",
 		"max_wal_size":            "512MB",
+		// It compiles statements for longer than agentd's take.
+		"jit": "off",
 		// A collector process would take stderr away from the log file, whose
 		// end is part of the error when a start fails.
 		"logging_collector": "off",
