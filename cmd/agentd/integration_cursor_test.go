@@ -10,9 +10,8 @@ import (
 
 	"connectrpc.com/connect"
 
-	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
-
 	"github.com/seed-2ca4966b/agentd/api/apitest"
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -79,7 +78,7 @@ func TestAFutureCursorIsRefusedOverConnect(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer w.Close()
+	t.Cleanup(func() { _ = w.Close() })
 	if w.Receive() {
 		t.Errorf("received %v", w.Msg())
 	}
@@ -165,7 +164,7 @@ func TestACursorAtTheEndHasNothingLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	t.Cleanup(func() { res.Body.Close() })
 	if res.StatusCode != http.StatusNoContent {
 		t.Errorf("status %d, want 204", res.StatusCode)
 	}

@@ -50,7 +50,7 @@ func (s *stack) cutStream(t *testing.T, sessionID string, after, bytes int64) (f
 	for {
 		fr, err := reader.next()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return frames, true
 		case err != nil:
 			return frames, false

@@ -13,7 +13,6 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -221,43 +220,49 @@ func TestARetriedMessageIsOneMessageAndOneRun(t *testing.T) {
 	// Ended or not, it stays the same request.
 	same(t, startTogether(t, 2, sent(id, "k 1", "pay"), here, there), 0)
 
-	t.Run("OtherBodyIsAConflict", func(t *testing.T) {
-		for _, a := range startTogether(t, 4, sent(id, "k 1", "pay twice"), here, there) {
-			wantRefused(t, a.err, connect.CodeAlreadyExists, "idempotency_key_reused")
-		}
-		status, _ := here.post(t, "RunService/StartRun", `{"sessionId": "`+id+`", "text": "pay thrice", "idempotencyKey": "k 1"}`)
-		if status != http.StatusConflict {
-			t.Errorf("status %d, want 409", status)
-		}
-	})
+	for _, a := range startTogether(t, 4, sent(id, "k 1", "pay twice"), here, there) {
+		wantRefused(t, a.err, connect.CodeAlreadyExists, "idempotency_key_reused")
+	}
+	status, _ := here.post(t, "RunService/StartRun", `{"sessionId": "`+id+`", "text": "pay thrice", "idempotencyKey": "k 1"}`)
+	if status != http.StatusConflict {
+		t.Errorf("another body under the key: status %d, want 409", status)
+	}
+	same(t, startTogether(t, 2, sent(id, "k 1", "pay"), here, there), 0)
+}
 
-	t.Run("OtherTenantAndOtherSessionAreIndependent", func(t *testing.T) {
-		execute(t, db, `INSERT INTO agentd.tenants (id, name) VALUES ('other', 'Other')`)
-		theirs, err := here.Commands.CreateSession(t.Context(), loop.CreateSession{TenantID: "other", Actor: looptest.Tester})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, err := here.Commands.StartRun(t.Context(), loop.StartRun{
-			TenantID: "other", SessionID: theirs.SessionID, Text: "pay", IdempotencyKey: "k 1", Actor: looptest.Tester,
-		})
-		if err != nil || got.Repeated || got.RunID == run.GetRunId() {
-			t.Errorf("%+v, %v, want a run of its own", got, err)
-		}
-		again := here.start(t, sent(here.Session(t), "k 1", "pay")(0))
-		if again.GetAlreadyStarted() || again.GetRunId() == run.GetRunId() {
-			t.Errorf("%v, want a run of its own", again)
-		}
+func TestAKeyBelongsToATenantAndASession(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	execute(t, db, `INSERT INTO agentd.tenants (id, name) VALUES ('other', 'Other')`)
+	s := newStack(t, db)
+	run := s.start(t, sent(s.Session(t), "k 1", "pay")(0))
+	theirs, err := s.Commands.CreateSession(t.Context(), loop.CreateSession{TenantID: "other", Actor: looptest.Tester})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Commands.StartRun(t.Context(), loop.StartRun{
+		TenantID: "other", SessionID: theirs.SessionID, Text: "pay", IdempotencyKey: "k 1", Actor: looptest.Tester,
 	})
+	if err != nil || got.Repeated || got.RunID == run.GetRunId() {
+		t.Errorf("another tenant: %+v, %v, want a run of its own", got, err)
+	}
+	again := s.start(t, sent(s.Session(t), "k 1", "pay")(0))
+	if again.GetAlreadyStarted() || again.GetRunId() == run.GetRunId() {
+		t.Errorf("another session: %v, want a run of its own", again)
+	}
+}
 
-	t.Run("WithoutAKeyItIsAnotherRun", func(t *testing.T) {
-		for want := 2; want <= 3; want++ {
-			next := here.start(t, sent(id, "", "pay")(0))
-			here.Advance(t, loop.Job{TenantID: looptest.Tenant, SessionID: id, RunID: next.GetRunId(), Ticket: 1})
-			if n := scalar[int](t, db, `SELECT count(*) FROM agentd.runs WHERE session_id = $1`, id); n != want {
-				t.Errorf("%d runs, want %d", n, want)
-			}
+func TestWithoutAKeyTheSameMessageIsAnotherRun(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, storetest.New(t))
+	id := s.Session(t)
+	for want := 1; want <= 3; want++ {
+		next := s.start(t, sent(id, "", "pay")(0))
+		s.Advance(t, loop.Job{TenantID: looptest.Tenant, SessionID: id, RunID: next.GetRunId(), Ticket: 1})
+		if n := scalar[int](t, s.db, `SELECT count(*) FROM agentd.runs WHERE session_id = $1`, id); n != want {
+			t.Errorf("%d runs, want %d", n, want)
 		}
-	})
+	}
 }
 
 func TestManyCreationsOfOneSessionAreOneSession(t *testing.T) {

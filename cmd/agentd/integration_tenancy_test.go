@@ -131,15 +131,14 @@ func TestAForeignIDBehavesAsOneThatDoesNotExist(t *testing.T) {
 			return s.Engine.Advance(ctx, loop.Job{TenantID: tenant, SessionID: id.session, RunID: id.run, Ticket: 1}, loop.Holder{WorkerID: looptest.NewID()})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			foreign, missing := ask(ctx, "other", ours), ask(ctx, "other", nobodys)
-			if !errors.Is(foreign, loop.ErrNotFound) || !errors.Is(missing, loop.ErrNotFound) {
-				t.Fatalf("foreign: %v; missing: %v; want not found", foreign, missing)
-			}
-			if foreign.Error() != missing.Error() {
-				t.Errorf("%q and %q can be told apart", foreign, missing)
-			}
-		})
+		foreign, missing := ask(ctx, "other", ours), ask(ctx, "other", nobodys)
+		if !errors.Is(foreign, loop.ErrNotFound) || !errors.Is(missing, loop.ErrNotFound) {
+			t.Errorf("%s: of a foreign id %v, of a missing one %v, want not found", name, foreign, missing)
+			continue
+		}
+		if foreign.Error() != missing.Error() {
+			t.Errorf("%s: %q and %q can be told apart", name, foreign, missing)
+		}
 	}
 
 	if _, ok, err := s.store.Request(ctx, "other", ours.session, ours.key); ok || err != nil && !errors.Is(err, loop.ErrNotFound) {

@@ -14,7 +14,6 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"

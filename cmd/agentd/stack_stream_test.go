@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -112,7 +113,7 @@ func (r *sseReader) facts(t *testing.T, n int) []fact {
 	var out []fact
 	for len(out) != n {
 		fr, err := r.event()
-		if err == io.EOF && n < 0 {
+		if errors.Is(err, io.EOF) && n < 0 {
 			break
 		}
 		if err != nil {
