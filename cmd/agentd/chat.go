@@ -32,11 +32,26 @@ func (cmd chatCmd) Run(ctx context.Context, io *std) error {
 	return cmd.terminal(ctx, c, terminal)
 }
 
-// open finds or makes the session.
-func (cmd chatCmd) open(ctx context.Context, c *client) (*conversation, error) {
+// open finds or makes the session, unless the person does not want to wait for
+// it.
+func (cmd chatCmd) open(ctx context.Context, c *client, interrupts <-chan struct{}) (*conversation, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	joined := make(chan struct{})
+	go func() {
+		defer close(joined)
+		select {
+		case <-interrupts:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-joined
+	}()
 	id, err := c.session(ctx, cmd.Session, true)
 	if err != nil {
-		return nil, err
+		return nil, orInterrupted(err)
 	}
 	return &conversation{client: c, sessionID: id, agent: cmd.Agent}, nil
 }

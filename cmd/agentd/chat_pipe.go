@@ -43,7 +43,7 @@ func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
 		}
 		if talk == nil {
 			var err error
-			if talk, err = cmd.open(ctx, c); err != nil {
+			if talk, err = cmd.open(ctx, c, interrupts); err != nil {
 				return err
 			}
 			say("session %s", talk.sessionID)

@@ -181,6 +181,16 @@ func TestChatFromAPipe(t *testing.T) {
 		}
 	})
 
+	t.Run("AnInterruptDoesNotWaitForAServerAtTheStart", func(t *testing.T) {
+		t.Parallel()
+		c := chat(t, "http://127.0.0.1:1", strings.NewReader("one\n"))
+		c.await(t, &c.err, "the server is away")
+		c.signal(t, syscall.SIGINT)
+		if code := c.wait(t); code != 1 || !strings.Contains(c.err.String(), "agentd: interrupted") {
+			t.Errorf("exit code %d, said %q", code, c.err.String())
+		}
+	})
+
 	t.Run("AnInterruptBetweenMessagesEndsIt", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)

@@ -43,10 +43,10 @@ func (cmd chatCmd) talk(ctx context.Context, c *client, t *terminal) error {
 	s := &screen{out: t.out, size: t.size}
 	c.away = func() { s.setStatus(fmt.Sprintf("the server is away, waiting up to %s…", c.patience)) }
 	c.back = s.clearStatus
-	talk, err := cmd.openUnless(ctx, c, interrupts)
+	talk, err := cmd.open(ctx, c, interrupts)
 	if err != nil {
 		s.begin()
-		return orInterrupted(err)
+		return err
 	}
 	s.line(dim, "session "+talk.sessionID+" (Ctrl-C stops an answer, Ctrl-D leaves)")
 	input := term.NewTerminal(struct {
@@ -68,25 +68,6 @@ func (cmd chatCmd) talk(ctx context.Context, c *client, t *terminal) error {
 			return err
 		}
 	}
-}
-
-// openUnless is open, which the person may not want to wait for.
-func (cmd chatCmd) openUnless(ctx context.Context, c *client, interrupts <-chan struct{}) (*conversation, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	joined := make(chan struct{})
-	go func() {
-		defer close(joined)
-		select {
-		case <-interrupts:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	defer func() {
-		cancel()
-		<-joined
-	}()
-	return cmd.open(ctx, c)
 }
 
 // readLine lets the person edit a line. The terminal is in raw mode only

@@ -20,8 +20,16 @@ type person struct {
 	tty *os.File
 }
 
-// sitDown starts a chat in a terminal of that size.
+// sitDown starts a chat in a terminal of that size, and waits for its prompt.
 func sitDown(t *testing.T, url string, width, height int, args ...string) *person {
+	t.Helper()
+	p := approach(t, url, width, height, args...)
+	p.awaitPrompt(t)
+	return p
+}
+
+// approach is sitDown without the wait.
+func approach(t *testing.T, url string, width, height int, args ...string) *person {
 	t.Helper()
 	cmd := command(options{dir: t.TempDir(), env: []string{"AGENTD_URL=" + url}}, append([]string{"chat"}, args...)...)
 	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Cols: uint16(width), Rows: uint16(height)})
@@ -50,7 +58,6 @@ func sitDown(t *testing.T, url string, width, height int, args ...string) *perso
 			t.Logf("chat: %s, screen:\n%s", cmd.ProcessState, p.vt)
 		}
 	})
-	p.awaitPrompt(t)
 	return p
 }
 
@@ -167,6 +174,17 @@ func TestChatInATerminal(t *testing.T) {
 			case <-p.done:
 				t.Fatal("it has ended")
 			}
+		}
+	})
+
+	t.Run("CtrlCDoesNotWaitForAServerAtTheStart", func(t *testing.T) {
+		t.Parallel()
+		p := approach(t, "http://127.0.0.1:1", 60, 20)
+		p.awaitText(t, "the server is away")
+		p.types(t, "\x03")
+		p.awaitText(t, "agentd: interrupted")
+		if code := p.wait(t); code != 1 {
+			t.Errorf("exit code %d", code)
 		}
 	})
 

@@ -121,6 +121,42 @@ func TestFollowEndsWithWhatWouldComeAgain(t *testing.T) {
 	}
 }
 
+// forgetful stores a message and dies before it has said so.
+type forgetful struct {
+	agentdv1connect.UnimplementedRunServiceHandler
+	keys chan string
+}
+
+func (f *forgetful) StartRun(_ context.Context, r *connect.Request[agentdv1.StartRunRequest]) (*connect.Response[agentdv1.StartRunResponse], error) {
+	f.keys <- r.Msg.GetIdempotencyKey()
+	if len(f.keys) < 3 {
+		panic(http.ErrAbortHandler)
+	}
+	return connect.NewResponse(&agentdv1.StartRunResponse{RunId: "r"}), nil
+}
+
+func TestAMessageKeepsItsKeyUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	f := &forgetful{keys: make(chan string, 10)}
+	_, handler := agentdv1connect.NewRunServiceHandler(f)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	c, err := clientFlags{URL: server.URL, Patience: time.Minute}.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(http.DefaultTransport.(*http.Transport).CloseIdleConnections)
+	said := ""
+	c.away, c.back = func() { said += "away " }, func() { said += "back " }
+	if _, err := (&conversation{client: c}).start(t.Context(), "hi", nil); err != nil || said != "away back " {
+		t.Fatalf("error %v, said %q", err, said)
+	}
+	first := <-f.keys
+	if first == "" || first != <-f.keys || first != <-f.keys {
+		t.Error("each attempt had a key of its own")
+	}
+}
+
 func TestTheKeyDoesNotFollowARedirect(t *testing.T) {
 	t.Parallel()
 	followed := make(chan string, 10)
