@@ -97,8 +97,8 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 				return err
 			}
 			crash(PointModelStreaming)
-		case <-r.wake:
-			if err := r.catchCancel(ctx); err != nil {
+		case reached := <-r.wake:
+			if err := r.woken(ctx, reached); err != nil {
 				return err
 			}
 		case <-r.recheck:

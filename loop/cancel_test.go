@@ -334,13 +334,14 @@ func TestCancelOutlivesItsWorker(t *testing.T) {
 		if err := cancel(t, b, j); err != nil {
 			t.Fatal(err)
 		}
-		agent := b.Engine.Agents["demo"]
-		agent.Model = looptest.Model(func(context.Context, loop.ModelRequest, func(stream.Chunk, error) bool) {
-			t.Error("the model was asked for a cancelled run")
+		ok, err := b.Commands.ReleaseDead(t.Context(), loop.Release{
+			TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: j.RunID, WorkerID: w.id, Now: time.Now(), Actor: looptest.Tester,
 		})
-		b.Engine.Agents["demo"] = agent
-		if run := b.Advance(t, buried(t, b, j, w.id)); run.Status != loop.RunCancelled || run.Reason != "enough" {
-			t.Errorf("run %+v; want it cancelled", run)
+		if !ok || err != nil {
+			t.Fatalf("release: %v, %v", ok, err)
+		}
+		if run := b.Run(t, j); run.Status != loop.RunCancelled || run.Reason != "enough" {
+			t.Errorf("run %+v; want it cancelled with the release, and no other worker asked", run)
 		}
 		_, s := checked(t, b, j.SessionID)
 		if m := s.Messages[1]; !m.Partial || m.Text() != "once" {

@@ -236,13 +236,16 @@ func (c *Commands) draft(h Head, actor event.Actor, runID string) *draft {
 }
 
 func (c *Commands) agent(name string) (string, error) {
-	if name == "" {
+	if name == "" && len(c.Agents) > 0 {
 		return c.Agents[0], nil
 	}
 	for _, a := range c.Agents {
 		if a == name {
 			return name, nil
 		}
+	}
+	if len(c.Agents) == 0 {
+		return "", &InvalidError{Field: "agent", Problem: "no agent is configured on this server"}
 	}
 	return "", &InvalidError{
 		Field:   "agent",

@@ -181,6 +181,17 @@ func TestInvalidRequestsNameTheField(t *testing.T) {
 	}
 }
 
+func TestStartWithoutAnyAgentSaysSo(t *testing.T) {
+	t.Parallel()
+	b := looptest.NewBench(looptest.NewLog(), says("hi"))
+	b.Commands.Agents = nil
+	_, err := b.Commands.StartRun(t.Context(), loop.StartRun{TenantID: looptest.Tenant, SessionID: b.Session(t), Text: "hi", Actor: looptest.Tester})
+	var invalid *loop.InvalidError
+	if !errors.As(err, &invalid) || invalid.Field != "agent" {
+		t.Errorf("%v; want the field agent named", err)
+	}
+}
+
 func TestTextIsMadeValidAndMarked(t *testing.T) {
 	t.Parallel()
 	b, start := commands(t)

@@ -71,7 +71,7 @@ type runner struct {
 	job    Job
 	holder Holder
 	log    *slog.Logger
-	wake   <-chan struct{}
+	wake   <-chan int64
 	// recheck is set while a wake-up could not be followed by a read.
 	recheck <-chan time.Time
 	// state is what is durable.
@@ -269,6 +269,15 @@ func (r *runner) catchUp(ctx context.Context) error {
 		r.facts = []event.Payload{r.claimFact()}
 	}
 	return nil
+}
+
+// woken follows a value of the watch: a seq that is this runner's own work is
+// no news.
+func (r *runner) woken(ctx context.Context, reached int64) error {
+	if reached != 0 && reached <= r.state.LastSeq {
+		return nil
+	}
+	return r.catchCancel(ctx)
 }
 
 // catchCancel reads what others appended, above all a cancel. A log that

@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"runtime/debug"
 	"time"
 
@@ -16,6 +16,8 @@ import (
 // maxOutput bounds what is stored of a tool's output; the digest and the size
 // on tool.executed are those of the whole.
 const maxOutput = 1 << 20
+
+var errBrokeOff = errors.New("the tool broke off: internal error")
 
 // execution is how one entered tool ended.
 type execution struct {
@@ -44,7 +46,12 @@ func (r *runner) runTools(ctx context.Context, ids []string) error {
 				h(ctx, hooks.ToolExecutionStart{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall})
 			})
 		}
-		go func() { ended <- r.execute(toolCtx, tool, c) }()
+		go func() {
+			// What stands if the tool ends this goroutine instead of returning.
+			x := execution{call: c, err: errBrokeOff}
+			defer func() { ended <- x }()
+			x = r.execute(toolCtx, tool, c)
+		}()
 	}
 	open, err := r.followTools(ctx, ended, len(ids))
 	stop()
@@ -70,8 +77,8 @@ func (r *runner) followTools(ctx context.Context, ended <-chan execution, open i
 			if err := r.record(ctx); err != nil {
 				return open, err
 			}
-		case <-r.wake:
-			if err := r.catchCancel(ctx); err != nil {
+		case reached := <-r.wake:
+			if err := r.woken(ctx, reached); err != nil {
 				return open, err
 			}
 		case <-r.recheck:
@@ -109,7 +116,7 @@ func (r *runner) execute(ctx context.Context, tool Tool, c Call) (x execution) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.log.Error("tool panicked", "tool", c.Name, "call", c.ID, "panic", v, "stack", string(debug.Stack()))
-			x.err = fmt.Errorf("the tool broke off: internal error")
+			x.err = errBrokeOff
 		}
 	}()
 	crash(PointToolExecuting)

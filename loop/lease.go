@@ -29,8 +29,8 @@ type Release struct {
 
 // ReleaseDead appends run.released for a run that a dead worker holds. That
 // raises the epoch, so the worker, should it still be alive, writes nothing
-// more. The first time the run is queued at once; then it waits longer each
-// time, and after five it fails as poisoned. It returns false if there was
+// more. A run that was asked to stop ends here. The first time another is queued
+// at once; then it waits longer each time, and after five it fails as poisoned. It returns false if there was
 // nothing to release.
 func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
 	return c.replan(ctx, cmd.TenantID, cmd.SessionID, cmd.RunID, cmd.Actor, func(d *draft, r Run) bool {
@@ -44,6 +44,13 @@ func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
 		if wait > 0 {
 			at := cmd.Now.Add(wait).UTC().Truncate(time.Microsecond)
 			release.NotBefore = &at
+		}
+		if r.CancelRequested {
+			release.NotBefore = nil
+			d.add(release)
+			d.add(closing(c.NewID, d.run(), stopCancelled)...)
+			d.add(event.RunCancelled{Reason: r.CancelReason})
+			return true
 		}
 		d.add(release)
 		if d.run().Takeovers >= poisonedAfter {

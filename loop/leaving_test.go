@@ -285,7 +285,7 @@ func TestDeadWorkerSaysNothingOfWhatItsDeathBroke(t *testing.T) {
 // mute is a log that never signals.
 type mute struct{ loop.Log }
 
-func (mute) Watch(string) (<-chan struct{}, func()) { return nil, func() {} }
+func (mute) Watch(string) (<-chan int64, func()) { return nil, func() {} }
 
 func TestNothingToAdvance(t *testing.T) {
 	t.Parallel()

@@ -41,9 +41,11 @@ type Log interface {
 	Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
 
 	// Watch returns a channel that gets a value when somebody may have
-	// appended to the session, and a function that ends the watch. Signals
+	// appended to the session, and a function that ends the watch. The value
+	// is the seq that the session is known to have reached, so that a writer
+	// need not read what it wrote itself, or 0 for an order to look. Values
 	// are coalesced and may be spurious or late; they are a hint to read.
-	Watch(sessionID string) (<-chan struct{}, func())
+	Watch(sessionID string) (<-chan int64, func())
 }
 
 // Append is one atomic addition to a session's log.

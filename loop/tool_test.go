@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -135,6 +136,10 @@ func TestToolOutcomes(t *testing.T) {
 		"an error without text": {tool(loop.ToolOutput{}, errors.New("")), "", "", true, false},
 		"a panic": {looptest.Tool{Name: "look", Run: func(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
 			panic("secret of the tool")
+		}}, "the tool broke off: internal error", "the tool broke off: internal error", true, false},
+		"an end without an answer": {looptest.Tool{Name: "look", Run: func(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
+			runtime.Goexit()
+			return loop.ToolOutput{}, nil
 		}}, "the tool broke off: internal error", "the tool broke off: internal error", true, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -115,12 +115,12 @@ func (h *hub) fill(ctx context.Context, t *topic, tenantID, sessionID string, s 
 }
 
 // watch is [loop.Log]'s Watch.
-func (h *hub) watch(sessionID string) (signals <-chan struct{}, stop func()) {
+func (h *hub) watch(sessionID string) (signals <-chan int64, stop func()) {
 	t := h.acquire(sessionID)
-	w := make(chan struct{}, 1)
+	w := make(chan int64, 1)
 	t.mu.Lock()
 	if t.watchers == nil {
-		t.watchers = map[chan struct{}]struct{}{}
+		t.watchers = map[chan int64]struct{}{}
 	}
 	t.watchers[w] = struct{}{}
 	t.mu.Unlock()

@@ -117,10 +117,10 @@ func (s *Store) Next(ctx context.Context, tenantID, sessionID string, after int6
 }
 
 // Watch implements [loop.Log]. An id that is none gets no signal.
-func (s *Store) Watch(sessionID string) (signals <-chan struct{}, stop func()) {
+func (s *Store) Watch(sessionID string) (signals <-chan int64, stop func()) {
 	id, ok := canonicalID(sessionID)
 	if !ok {
-		return make(chan struct{}), func() {}
+		return make(chan int64), func() {}
 	}
 	return s.delivery.hub.watch(id)
 }

@@ -27,7 +27,7 @@ type topic struct {
 	// others wait for it instead of asking the database the same.
 	filling  bool
 	changed  chan struct{} // closed at the next change; nil if nobody waits
-	watchers map[chan struct{}]struct{}
+	watchers map[chan int64]struct{}
 }
 
 // step is what a reader at a cursor does next: return, wait, or read.
@@ -169,11 +169,21 @@ func (t *topic) wake() {
 		t.changed = nil
 	}
 	for w := range t.watchers {
-		select {
-		case w <- struct{}{}:
-		default: // it has a signal that it has not looked at yet
-		}
+		tell(w, t.head)
 	}
+}
+
+// tell leaves value in w, where it stands for the one before. An order to look,
+// which is 0, is not taken back.
+func tell(w chan int64, value int64) {
+	select {
+	case before := <-w:
+		if before == 0 {
+			value = 0
+		}
+	default:
+	}
+	w <- value // nobody else sends, so there is room
 }
 
 func (t *topic) enter(now time.Time) {

@@ -15,5 +15,7 @@ func (h *hub) wake(sessionID string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.wake()
+	for w := range t.watchers {
+		tell(w, 0)
+	}
 }

@@ -23,7 +23,7 @@ type Log struct {
 	sessions map[string]*session
 	jobs     []loop.Job
 	jobAdded chan struct{}
-	watchers map[string]map[chan struct{}]bool
+	watchers map[string]map[chan int64]bool
 	// fail, when set, is asked before each append; an error is returned
 	// instead of writing.
 	fail func(loop.Append) error
@@ -45,7 +45,7 @@ func NewLog() *Log {
 	return &Log{
 		Now:      time.Now,
 		sessions: map[string]*session{},
-		watchers: map[string]map[chan struct{}]bool{},
+		watchers: map[string]map[chan int64]bool{},
 		jobAdded: make(chan struct{}, 1),
 	}
 }
@@ -176,7 +176,11 @@ func (l *Log) publish(a loop.Append) {
 		signal(l.jobAdded)
 	}
 	for ch := range l.watchers[a.SessionID] {
-		signal(ch)
+		select {
+		case <-ch: // the new seq stands for the old one
+		default:
+		}
+		ch <- l.sessions[a.SessionID].state.LastSeq
 	}
 }
 
@@ -297,12 +301,12 @@ func (l *Log) Events(_ context.Context, tenantID, sessionID string, after int64,
 }
 
 // Watch implements loop.Log.
-func (l *Log) Watch(sessionID string) (<-chan struct{}, func()) {
+func (l *Log) Watch(sessionID string) (<-chan int64, func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ch := make(chan struct{}, 1)
+	ch := make(chan int64, 1)
 	if l.watchers[sessionID] == nil {
-		l.watchers[sessionID] = map[chan struct{}]bool{}
+		l.watchers[sessionID] = map[chan int64]bool{}
 	}
 	l.watchers[sessionID][ch] = true
 	return ch, func() {

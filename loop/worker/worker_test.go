@@ -216,14 +216,14 @@ func TestHeartbeatsGoOnWhenThePoolIsExhausted(t *testing.T) {
 type deaf struct {
 	loop.Log
 	*store.Leases
-	poke chan struct{}
+	poke chan int64
 }
 
-func (d deaf) Watch(string) (signals <-chan struct{}, stop func()) { return d.poke, func() {} }
+func (d deaf) Watch(string) (signals <-chan int64, stop func()) { return d.poke, func() {} }
 
 func (d deaf) Wake(...string) {
 	select {
-	case d.poke <- struct{}{}:
+	case d.poke <- 0:
 	default:
 	}
 }
@@ -235,7 +235,7 @@ func TestAHeartbeatBringsACancel(t *testing.T) {
 	p := setup(t, db, callsTool("hold"), looptest.Tool{Name: "hold", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
 		return loop.ToolOutput{}, g.pass(ctx)
 	}})
-	d := deaf{p.store, p.leases, make(chan struct{}, 1)}
+	d := deaf{p.store, p.leases, make(chan int64, 1)}
 	p.Engine.Log = d
 	p.work(t, func(c *worker.Config) { c.Leases = d })
 	j := p.Start(t, p.Session(t), "hello")
