@@ -6,12 +6,29 @@ import "context"
 // and costs nothing; the zero value is a loop without hooks. Fields are set
 // before the loop starts and never changed after.
 //
-// The fields here are notifications: they are called synchronously, at the
-// place that each one names, and cannot change what the loop does. A panic in
-// one is recovered and logged. They are called again when a step is taken
-// again after a crash, so a counter kept in one counts attempts, not facts;
-// the facts are in the log.
+// There are two sorts of fields. The gates are asked before the loop acts, and
+// what they answer binds it: see [Func], [Named] and [Ask]. The notifications,
+// from OnRunStart on, are called synchronously, at the place that each one
+// names, and cannot change what the loop does. A panic in one is recovered and
+// logged. They are called again when a step is taken again after a crash, so a
+// counter kept in one counts attempts, not facts; the facts are in the log.
 type Hooks struct {
+	// BeforeInput is asked about a user's message before a run is made of it.
+	BeforeInput BeforeInputFunc
+	// BeforeRunStart is asked once per run, under the lease, before its first
+	// turn and before OnRunStart.
+	BeforeRunStart BeforeRunStartFunc
+	// TransformContext is asked before each attempt of a model call.
+	TransformContext TransformContextFunc
+	// BeforeToolCall is asked about a call with valid arguments, before
+	// anybody is asked to approve it.
+	BeforeToolCall BeforeToolCallFunc
+	// BeforeExecute is asked before each execution of a call, after its
+	// approval.
+	BeforeExecute BeforeExecuteFunc
+	// AfterToolCall is asked about a tool's output before it is stored.
+	AfterToolCall AfterToolCallFunc
+
 	// OnRunStart is called when a worker took up a run for the first time,
 	// before its first turn.
 	OnRunStart func(context.Context, RunStart)
@@ -30,10 +47,10 @@ type Hooks struct {
 
 // RunRef names a run.
 type RunRef struct {
-	TenantID  string
-	SessionID string
-	RunID     string
-	Agent     string
+	TenantID  string `json:"tenant_id"`
+	SessionID string `json:"session_id"`
+	RunID     string `json:"run_id"`
+	Agent     string `json:"agent"`
 }
 
 // RunStart is what OnRunStart sees.
@@ -79,6 +96,13 @@ type RunEnd struct {
 // field. A field that is nil in both stays nil.
 func (h Hooks) Then(next Hooks) Hooks {
 	return Hooks{
+		BeforeInput:      Compose(h.BeforeInput, next.BeforeInput),
+		BeforeRunStart:   Compose(h.BeforeRunStart, next.BeforeRunStart),
+		TransformContext: Compose(h.TransformContext, next.TransformContext),
+		BeforeToolCall:   Compose(h.BeforeToolCall, next.BeforeToolCall),
+		BeforeExecute:    Compose(h.BeforeExecute, next.BeforeExecute),
+		AfterToolCall:    Compose(h.AfterToolCall, next.AfterToolCall),
+
 		OnRunStart:           notifyBoth(h.OnRunStart, next.OnRunStart),
 		OnTurnStart:          notifyBoth(h.OnTurnStart, next.OnTurnStart),
 		OnToolExecutionStart: notifyBoth(h.OnToolExecutionStart, next.OnToolExecutionStart),

@@ -1,0 +1,267 @@
+package hooks
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Verdict is what a gate comes to once its hooks were asked.
+type Verdict[In any] struct {
+	// Action is the strongest answer: block and withhold over terminate,
+	// handled, ask, transform, continue. It is transform if Value differs
+	// from what was asked about and nothing stronger was said.
+	Action Action
+	// Value is what the loop goes on with: every accepted change is in it,
+	// whatever the action. A withheld output is already replaced.
+	Value In
+	// Changed names the fields of Value that hooks changed.
+	Changed []string
+	// HookID is the first hook that answered Action, "" for continue.
+	HookID string
+	// Reason is that hook's. It may be shown to the user and the model: of a
+	// failed hook it tells no more than that.
+	Reason Reason
+	// Outcome is not ok if the gate is closed because that hook failed.
+	Outcome Outcome
+	// Reply is the answer to a handled input.
+	Reply string
+}
+
+// Asker asks hooks on behalf of one process. The zero value is ready. It is
+// safe for concurrent use and must not be copied after the first.
+type Asker struct {
+	// Now is the clock; nil is time.Now. It is called from hooks' goroutines
+	// too.
+	Now func() time.Time
+	// HookSet is the digest of [Hooks.Set], for the decisions.
+	HookSet string
+
+	mu   sync.Mutex
+	left map[leftKey]int
+}
+
+func (a *Asker) now() time.Time {
+	if a.Now == nil {
+		return time.Now()
+	}
+	return a.Now()
+}
+
+// Ask asks the hooks behind f about in: those that may change it, each on what
+// the ones before made of it, then those that only judge. It returns the
+// verdict and one decision per hook that was asked, to be stored in the
+// transaction of what follows from the verdict.
+//
+// Hooks get copies. A changed value has to pass check, which is nil if any
+// value will do; one that does not is the failure of the hook that made it.
+// When ctx ends, whatever a hook said by then is void: Ask returns an error
+// that wraps ctx's cause, and no decisions. It returns no other error.
+//
+// A nil f asks nobody and costs nothing.
+func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In, Out], p Position, in In, check func(In) error) (Verdict[In], []Decision, error) {
+	v := Verdict[In]{Action: ActionContinue, Value: in, Outcome: OutcomeOK}
+	if f == nil {
+		return v, nil, nil
+	}
+	p.Gate = in.gate()
+	chain := chainOf(f)
+	s := asking[In, Out]{asker: a, position: p, check: check, rules: rulesOf[p.Gate], length: len(chain), verdict: v}
+	s.encoded = encode(in)
+	for i, h := range chain {
+		if err := s.ask(ctx, i+1, h); err != nil {
+			return Verdict[In]{}, nil, fmt.Errorf("ask %s: %w", p.Gate, err)
+		}
+		if s.verdict.Action.ends() {
+			break
+		}
+	}
+	s.overrule()
+	return s.verdict, s.decisions, nil
+}
+
+// asking is one gate being asked.
+type asking[In Input[In, Out], Out Result] struct {
+	asker    *Asker
+	position Position
+	check    func(In) error
+	rules    gateRules
+	length   int
+	verdict  Verdict[In]
+	// encoded is verdict.Value as JSON.
+	encoded   []byte
+	decisions []Decision
+}
+
+// taken is what became of one hook's answer.
+type taken struct {
+	answer  answer
+	changes []change
+	failure *Failure
+}
+
+func (s *asking[In, Out]) ask(ctx context.Context, index int, h hook[In, Out]) error {
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	d := s.decision(index, h.Registration)
+	start := s.asker.now()
+	out, queue, err := call(ctx, s.asker, h, s.verdict.Value.clone())
+	if ctx.Err() != nil {
+		return ended(ctx)
+	}
+	end := s.asker.now()
+	d.At, d.Queue, d.Latency = end.UTC().Truncate(time.Microsecond), queue, end.Sub(start)
+
+	var t taken
+	if err != nil {
+		t.failure = failureOf(err)
+	} else {
+		t = s.take(h.Registration, out)
+	}
+	s.settle(&d, h.Registration, t)
+	s.decisions = append(s.decisions, d)
+	return nil
+}
+
+// ended is why ctx ended; it is both the kind of end and its cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+func (s *asking[In, Out]) decision(index int, r Registration) Decision {
+	d := Decision{
+		ID:       decisionID(s.position, r.Phase, index, r.ID),
+		Position: s.position, Phase: r.Phase, Index: index, ChainLength: s.length,
+		HookID: r.ID, HookKind: r.Kind, HookVersion: r.Version, HookDigest: r.Digest, HookSetDigest: s.asker.HookSet,
+		Effective: true, Outcome: OutcomeOK, FailurePolicy: r.OnFailure, Deadline: r.TimeLimit,
+	}
+	d.InputSHA256, d.InputBytes = sha256.Sum256(s.encoded), len(s.encoded)
+	return d
+}
+
+// take judges an answer and makes the changes that it asks for.
+func (s *asking[In, Out]) take(r Registration, out Out) taken {
+	a := out.answer()
+	if f := s.judge(r, a); f != nil {
+		return taken{failure: f}
+	}
+	if a.action != ActionTransform {
+		return taken{answer: a}
+	}
+	value, changes, err := s.verdict.Value.accept(out)
+	if err == nil && s.check != nil && len(changes) > 0 {
+		err = s.check(value)
+	}
+	if err != nil {
+		return taken{failure: &Failure{Outcome: OutcomeUnappliable, Err: err}}
+	}
+	s.verdict.Value = value
+	return taken{answer: a, changes: changes}
+}
+
+// maxCode bounds reason codes and rule names, in bytes: they are columns.
+const maxCode = 128
+
+// judge refuses what is no answer, or not one for this gate and phase.
+func (s *asking[In, Out]) judge(r Registration, a answer) *Failure {
+	switch {
+	case a.bytes() > r.ReplyLimit:
+		return failf(OutcomeOversize, "the answer has %d bytes, of %d allowed", a.bytes(), r.ReplyLimit)
+	case a.action.rank() == 0:
+		return failf(OutcomeMalformed, "no such action: %q", shorten(string(a.action), maxCode))
+	case !s.rules.allows(a.action, r.Phase):
+		return failf(OutcomeIllegalAction, "%s is not an answer at %s in phase %s", a.action, r.Gate, r.Phase)
+	case a.changes && a.action != ActionTransform:
+		return failf(OutcomeMalformed, "%s with changed fields", a.action)
+	case !a.changes && a.action == ActionTransform:
+		return failf(OutcomeMalformed, "transform without a field")
+	case a.reply != "" && a.action != ActionHandled:
+		return failf(OutcomeMalformed, "%s with a reply", a.action)
+	case len(a.reason.Code) > maxCode, len(a.reason.Rule) > maxCode:
+		return failf(OutcomeMalformed, "a reason code or rule of more than %d bytes", maxCode)
+	}
+	return nil
+}
+
+// settle completes the decision with what became of the answer, and the
+// verdict with the decision.
+func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
+	reason := Reason{Code: cleanText(t.answer.reason.Code), Text: cleanText(t.answer.reason.Text), Rule: cleanText(t.answer.reason.Rule)}
+	d.Action, d.ReasonCode, d.RuleID = t.answer.action, reason.Code, reason.Rule
+	d.FieldsChanged = fieldsOf(t.changes)
+	d.Payload = Payload{
+		Reason: reason.Text, Patch: patchOf(t.changes, r.Redacting), Annotations: annotations(t.answer.annotations),
+	}
+	if f := t.failure; f != nil {
+		d.Action, d.Outcome, d.ReasonCode = s.rules.closed, f.Outcome, f.code()
+		d.Payload.Reason = shorten(cleanText(f.Error()), maxFailureText)
+		reason = f.shown(r.ID)
+		if r.OnFailure == FailOpen {
+			d.Action, d.FailedOpen = ActionContinue, true
+		}
+	}
+	if d.Action.ends() {
+		s.verdict.Value = s.verdict.Value.barred()
+	}
+	if len(t.changes) > 0 || d.Action.ends() {
+		s.encoded = encode(s.verdict.Value)
+	}
+	d.OutputSHA256, d.OutputBytes = sha256.Sum256(s.encoded), len(s.encoded)
+	s.raise(*d, reason, cleanText(t.answer.reply))
+}
+
+// maxFailureText bounds what is recorded of a failure, in bytes.
+const maxFailureText = 4096
+
+func annotations(given map[string]string) string {
+	if len(given) == 0 {
+		return ""
+	}
+	clean := make(map[string]string, len(given))
+	for k, v := range given {
+		clean[cleanText(k)] = cleanText(v)
+	}
+	return string(encode(clean))
+}
+
+// raise lets the decision decide if it is stronger than what was said before.
+func (s *asking[In, Out]) raise(d Decision, reason Reason, reply string) {
+	v := &s.verdict
+	for _, field := range d.FieldsChanged {
+		if !slices.Contains(v.Changed, field) {
+			v.Changed = append(v.Changed, field)
+		}
+	}
+	action := d.Action
+	if action == ActionTransform && len(d.FieldsChanged) == 0 {
+		return
+	}
+	if action.rank() > v.Action.rank() {
+		v.Action, v.HookID, v.Reason, v.Outcome, v.Reply = action, d.HookID, reason, d.Outcome, reply
+	}
+}
+
+// overrule marks the answers that a stronger one, or an earlier one of the
+// same kind, left without effect. A transform keeps its effect: what others
+// judged is what it made.
+func (s *asking[In, Out]) overrule() {
+	for i := range s.decisions {
+		d := &s.decisions[i]
+		switch d.Action {
+		case ActionAsk:
+			d.Effective = s.verdict.Action == ActionAsk
+		case ActionHandled, ActionTerminate:
+			d.Effective = s.verdict.Action == d.Action && s.verdict.HookID == d.HookID
+		case ActionContinue, ActionTransform, ActionBlock, ActionWithhold:
+		}
+	}
+}

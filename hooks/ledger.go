@@ -1,0 +1,175 @@
+package hooks
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"time"
+)
+
+// Row is a decision as it stands in the ledger.
+type Row struct {
+	Decision
+	// LedgerSeq counts the rows of the session from 1.
+	LedgerSeq int64
+	// EventSeq is the last event that was committed with the row.
+	EventSeq int64
+	// Epoch is the lease under which the hook was asked, 0 if there was none.
+	Epoch int64
+	// WorkerID is the worker that asked, "" if it was none.
+	WorkerID string
+	// PayloadSHA256 is the payload's hash, nil if there is no payload.
+	PayloadSHA256 []byte
+	// PrevHash is the hash of the row before, zeros for the first.
+	PrevHash [32]byte
+}
+
+// rowVersion begins what is hashed. Another order or form of the columns needs
+// another version.
+const rowVersion = "agentd.ledger.v1"
+
+// Hash binds every column of the row and the row before. It is SHA-256 over
+// "agentd.ledger.v1", the 32 bytes of PrevHash, and the columns in the order
+// below. A column is the byte 0 if it is NULL; otherwise the byte 1, its
+// length as 4 bytes, and its content: text as UTF-8, an integer as 8 bytes, a
+// time as the integer of its microseconds since 1970, a duration as the
+// integer of its unit, a boolean as one byte, a digest as its 32 bytes, a list
+// as its texts, each with its length as 4 bytes. All numbers are big-endian.
+// A text column that is empty is NULL where the table says so, and a turn and
+// an epoch of 0 are.
+func (r Row) Hash() [32]byte {
+	c := columns{h: sha256.New()}
+	c.h.Write([]byte(rowVersion))
+	c.h.Write(r.PrevHash[:])
+
+	c.text(r.SessionID)
+	c.integer(r.LedgerSeq)
+	c.text(r.ID)
+	c.integer(r.At.UnixMicro())
+	c.text(r.TenantID)
+	c.textOrNull(r.RunID)
+	c.integerOrNull(int64(r.Turn))
+	c.text(string(r.Gate))
+	c.text(r.Subject)
+	c.integer(int64(r.Attempt))
+	c.text(string(r.Phase))
+	c.integer(int64(r.Index))
+	c.integer(int64(r.ChainLength))
+
+	c.text(r.HookID)
+	c.text(string(r.HookKind))
+	c.textOrNull(r.HookVersion)
+	c.textOrNull(r.HookDigest)
+	c.textOrNull(r.HookSetDigest)
+	c.textOrNull(r.RuleID)
+
+	c.text(string(r.Action))
+	c.boolean(r.Effective)
+	c.text(string(r.Outcome))
+	c.text(string(r.FailurePolicy))
+	c.boolean(r.FailedOpen)
+	c.textOrNull(r.ReasonCode)
+	c.list(r.FieldsChanged)
+
+	c.column(r.InputSHA256[:])
+	c.column(r.OutputSHA256[:])
+	c.integer(int64(r.InputBytes))
+	c.integer(int64(r.OutputBytes))
+
+	c.integer(r.EventSeq)
+	c.integerOrNull(r.Epoch)
+	c.textOrNull(r.WorkerID)
+	c.integer(int64(r.Queue / time.Microsecond))
+	c.integer(int64(r.Latency / time.Microsecond))
+	c.integer(int64(r.Deadline / time.Millisecond))
+	c.textOrNull(r.TraceID)
+	c.column(r.PayloadSHA256)
+	return c.sum()
+}
+
+// Payload is what of a decision can be erased without breaking the chain.
+type Payload struct {
+	// Reason is the hook's text, or what went wrong with it.
+	Reason string
+	// Patch is the JSON Patch from the hook's input to what it made of it, ""
+	// if it changed nothing.
+	Patch string
+	// Annotations is a JSON object of texts, "" for none.
+	Annotations string
+}
+
+// Empty reports whether there is nothing to store.
+func (p Payload) Empty() bool { return p == Payload{} }
+
+// Hash binds the payload to its row: SHA-256 over salt and the three texts as
+// columns, in the form that [Row.Hash] describes; an empty one is NULL. The
+// salt keeps a guess at an erased payload from being checked; it is as long as
+// a hash, fresh for each payload, and erased with it.
+func (p Payload) Hash(salt [32]byte) [32]byte {
+	c := columns{h: sha256.New()}
+	c.h.Write(salt[:])
+	c.textOrNull(p.Reason)
+	c.textOrNull(p.Patch)
+	c.textOrNull(p.Annotations)
+	return c.sum()
+}
+
+// columns hashes columns so that no two rows have the same bytes.
+type columns struct{ h hash.Hash }
+
+func (c columns) sum() (sum [32]byte) {
+	c.h.Sum(sum[:0])
+	return sum
+}
+
+// column takes nil as NULL.
+func (c columns) column(content []byte) {
+	if content == nil {
+		c.h.Write([]byte{0})
+		return
+	}
+	c.h.Write([]byte{1})
+	c.h.Write(length(len(content)))
+	c.h.Write(content)
+}
+
+func (c columns) text(s string) { c.column(append([]byte{}, s...)) }
+
+func (c columns) textOrNull(s string) {
+	if s == "" {
+		c.column(nil)
+		return
+	}
+	c.text(s)
+}
+
+func (c columns) integer(n int64) { c.column(binary.BigEndian.AppendUint64(nil, uint64(n))) } //nolint:gosec // the bits, whatever the sign
+
+func (c columns) integerOrNull(n int64) {
+	if n == 0 {
+		c.column(nil)
+		return
+	}
+	c.integer(n)
+}
+
+func (c columns) boolean(b bool) {
+	if b {
+		c.column([]byte{1})
+		return
+	}
+	c.column([]byte{0})
+}
+
+func (c columns) list(texts []string) {
+	content := []byte{}
+	for _, s := range texts {
+		content = append(content, length(len(s))...)
+		content = append(content, s...)
+	}
+	c.column(content)
+}
+
+func length(n int) []byte {
+	return binary.BigEndian.AppendUint32(nil, uint32(n)) //nolint:gosec // columns are bounded far below 4 GiB
+}

@@ -1,0 +1,123 @@
+package hooks
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"strconv"
+)
+
+// The operations of a patch.
+const (
+	opAdd     = "add"
+	opRemove  = "remove"
+	opReplace = "replace"
+)
+
+// change is one difference between a hook's input and what it made of it. It
+// knows the new value and never the old one.
+type change struct {
+	// field is the name that the decision lists.
+	field string
+	op    string
+	// path is a JSON pointer into the gate's input.
+	path  string
+	value any
+}
+
+func lenOf(s *string) int {
+	if s == nil {
+		return 0
+	}
+	return len(*s)
+}
+
+// setText sets *old to the text that a hook wants there, if it is another.
+// Field is the way to it, which is its JSON pointer without the first slash.
+func setText(changes []change, field string, old, want *string) []change {
+	if want == nil {
+		return changes
+	}
+	text := cleanText(*want)
+	if text == *old {
+		return changes
+	}
+	*old = text
+	name := field
+	if i := bytes.LastIndexByte([]byte(field), '/'); i >= 0 {
+		name = field[i+1:]
+	}
+	return append(changes, change{field: name, op: opReplace, path: "/" + field, value: text})
+}
+
+// diffMessages says how to get from a to b: what both begin and end with
+// stays.
+func diffMessages(a, b []Message) []change {
+	same := func(x, y Message) bool { return bytes.Equal(encode(x), encode(y)) }
+	head := 0
+	for head < len(a) && head < len(b) && same(a[head], b[head]) {
+		head++
+	}
+	tail := 0
+	for tail < len(a)-head && tail < len(b)-head && same(a[len(a)-1-tail], b[len(b)-1-tail]) {
+		tail++
+	}
+	oldEnd, newEnd := len(a)-tail, len(b)-tail
+	var changes []change
+	add := func(op string, i int, value any) {
+		changes = append(changes, change{field: "messages", op: op, path: "/messages/" + strconv.Itoa(i), value: value})
+	}
+	for i := oldEnd - 1; i >= newEnd; i-- {
+		add(opRemove, i, nil)
+	}
+	for i := head; i < newEnd; i++ {
+		if i < oldEnd {
+			add(opReplace, i, b[i])
+		} else {
+			add(opAdd, i, b[i])
+		}
+	}
+	return changes
+}
+
+// fieldsOf lists the changed fields, each once, in order.
+func fieldsOf(changes []change) []string {
+	var fields []string
+	for _, c := range changes {
+		if n := len(fields); n == 0 || fields[n-1] != c.field {
+			fields = append(fields, c.field)
+		}
+	}
+	return fields
+}
+
+// patchOf is the JSON Patch (RFC 6902) of changes, "" if there are none. A
+// redacting hook's patch says where something was changed and the digest and
+// the length of what stands there now.
+func patchOf(changes []change, redacting bool) string {
+	if len(changes) == 0 {
+		return ""
+	}
+	type operation struct {
+		Op     string `json:"op"`
+		Path   string `json:"path"`
+		Value  any    `json:"value,omitempty"`
+		SHA256 string `json:"sha256,omitempty"`
+		Bytes  *int   `json:"bytes,omitempty"`
+	}
+	ops := make([]operation, 0, len(changes))
+	for _, c := range changes {
+		o := operation{Op: c.op, Path: c.path}
+		switch {
+		case c.op == opRemove:
+		case redacting:
+			raw := encode(c.value)
+			sum, n := sha256.Sum256(raw), len(raw)
+			o.SHA256, o.Bytes = hex.EncodeToString(sum[:]), &n
+		default:
+			o.Value = c.value
+		}
+		ops = append(ops, o)
+	}
+	return string(encode(ops))
+}

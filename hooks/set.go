@@ -1,0 +1,36 @@
+package hooks
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// HookSet is what is registered at the gates of a [Hooks], in the order of the
+// gates and, within a gate, in the order of asking.
+type HookSet struct {
+	// Digest is the SHA-256 of Hooks as JSON, in hex. It is the same in every
+	// process with the same hooks, versions, digests, configs and order. What
+	// an anonymous func does is not in it.
+	Digest string         `json:"digest"`
+	Hooks  []Registration `json:"hooks"`
+}
+
+// Set lists the hooks of h. It calls none of them.
+func (h Hooks) Set() HookSet {
+	set := HookSet{Hooks: []Registration{}}
+	list(&set, h.BeforeInput)
+	list(&set, h.BeforeRunStart)
+	list(&set, h.TransformContext)
+	list(&set, h.BeforeToolCall)
+	list(&set, h.BeforeExecute)
+	list(&set, h.AfterToolCall)
+	sum := sha256.Sum256(encode(set.Hooks))
+	set.Digest = hex.EncodeToString(sum[:])
+	return set
+}
+
+func list[In Input[In, Out], Out Result](set *HookSet, f Func[In, Out]) {
+	for _, h := range chainOf(f) {
+		set.Hooks = append(set.Hooks, h.Registration)
+	}
+}
