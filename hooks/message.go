@@ -35,6 +35,8 @@ type Message struct {
 	// Partial marks an answer that was cut off (by a cancel, by a broken
 	// stream): its text is what the user saw, not what the model meant.
 	Partial bool `json:"partial,omitempty"`
+	// Hidden messages are in the model's context and in no front door.
+	Hidden bool `json:"hidden,omitempty"`
 	// Position orders the messages of a session: it is the seq of the event
 	// that made room for the message. A tool result stands at the position
 	// where its call was proposed, so results are in call order whatever the
@@ -92,6 +94,15 @@ const (
 	// ReasonOutputLost: the tool ran, and its output was lost before it was
 	// stored. It is not run again.
 	ReasonOutputLost ResultReason = "output_lost"
+	// ReasonBlocked: a hook or the agent's permissions refused the call;
+	// nothing ran.
+	ReasonBlocked ResultReason = "blocked"
+	// ReasonDenied: a person refused the call; nothing ran.
+	ReasonDenied ResultReason = "denied"
+	// ReasonWithheld: the tool ran, and a hook keeps its output back.
+	ReasonWithheld ResultReason = "withheld"
+	// ReasonNotRun: the run ended before the call's turn came.
+	ReasonNotRun ResultReason = "not_run"
 	// ReasonCancelled: the run was cancelled before the tool started.
 	ReasonCancelled ResultReason = "cancelled"
 )

@@ -35,6 +35,14 @@ const (
 	TypeToolResult         Type = "tool.result"
 	TypeTurnCompleted      Type = "turn.completed"
 	TypeRunCancelRequested Type = "run.cancel_requested"
+	TypeInputHandled       Type = "input.handled"
+	TypeInputBlocked       Type = "input.blocked"
+	TypeInputRejected      Type = "input.rejected"
+	TypeRunPrepared        Type = "run.prepared"
+	TypeRunSuspended       Type = "run.suspended"
+	TypeToolBlocked        Type = "tool.blocked"
+	TypeApprovalRequested  Type = "approval.requested"
+	TypeApprovalDecided    Type = "approval.decided"
 	TypeRunCompleted       Type = "run.completed"
 	TypeRunFailed          Type = "run.failed"
 	TypeRunCancelled       Type = "run.cancelled"
@@ -61,6 +69,14 @@ var registry = map[Type]func(json.RawMessage) (Payload, error){
 	TypeToolResult:         as[ToolResult],
 	TypeTurnCompleted:      as[TurnCompleted],
 	TypeRunCancelRequested: as[RunCancelRequested],
+	TypeInputHandled:       as[InputHandled],
+	TypeInputBlocked:       as[InputBlocked],
+	TypeInputRejected:      as[InputRejected],
+	TypeRunPrepared:        as[RunPrepared],
+	TypeRunSuspended:       as[RunSuspended],
+	TypeToolBlocked:        as[ToolBlocked],
+	TypeApprovalRequested:  as[ApprovalRequested],
+	TypeApprovalDecided:    as[ApprovalDecided],
 	TypeRunCompleted:       as[RunCompleted],
 	TypeRunFailed:          as[RunFailed],
 	TypeRunCancelled:       as[RunCancelled],
@@ -107,8 +123,9 @@ type RunCreated struct {
 // RunQueued makes a run claimable by the job that holds Ticket.
 type RunQueued struct {
 	Ticket int64 `json:"ticket"`
-	// Cause is "" the first time, and "job_lost" when a worker died between
-	// fetching the job and claiming the run.
+	// Cause is "" the first time, "approval" when people have answered, and
+	// "job_lost" when a worker died between fetching the job and claiming the
+	// run.
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -117,6 +134,8 @@ type RunStarted struct {
 	WorkerID string `json:"worker_id"`
 	Epoch    int64  `json:"epoch"`
 	Ticket   int64  `json:"ticket"`
+	// HookSet is the digest of the hooks that this worker asks; "" for none.
+	HookSet string `json:"hook_set,omitempty"`
 }
 
 // ResumeCause says why a run needed another claim.
@@ -126,6 +145,7 @@ type ResumeCause string
 const (
 	ResumeTakeover ResumeCause = "takeover"
 	ResumeRelease  ResumeCause = "release"
+	ResumeApproval ResumeCause = "approval"
 )
 
 // RunResumed is a later claim of a run.
@@ -134,6 +154,7 @@ type RunResumed struct {
 	Epoch    int64       `json:"epoch"`
 	Ticket   int64       `json:"ticket"`
 	Cause    ResumeCause `json:"cause"`
+	HookSet  string      `json:"hook_set,omitempty"`
 }
 
 // ReleaseCause says why a run lost its lease.
@@ -169,6 +190,8 @@ type ModelRequested struct {
 	// MessageIDs are the messages that the model was sent, in order.
 	MessageIDs []string `json:"message_ids"`
 	Tools      []string `json:"tools,omitempty"`
+	// Messages is what the model was sent instead, if hooks changed it.
+	Messages []hooks.Message `json:"messages,omitempty"`
 }
 
 // AssistantDelta is a piece of an answer, durable before anybody sees it.
@@ -226,6 +249,10 @@ type ToolProposed struct {
 type ToolStarted struct {
 	CallID  string `json:"call_id"`
 	Attempt int    `json:"attempt"`
+	// Arguments are what runs, if hooks changed what the model wrote.
+	Arguments *string `json:"arguments,omitempty"`
+	// ArgumentsSHA256 (hex) is the digest of what runs.
+	ArgumentsSHA256 string `json:"arguments_sha256,omitempty"`
 }
 
 // ToolExecuted says that the tool has returned.
@@ -283,6 +310,8 @@ const (
 	FailIncomplete FailReason = "model_incomplete"
 	// FailUnknownAgent: no agent of that name is configured on the worker.
 	FailUnknownAgent FailReason = "unknown_agent"
+	// FailBlocked: a hook refused the run or one of its model calls.
+	FailBlocked FailReason = "blocked"
 	// FailPoisoned: the run took too many workers down with it.
 	FailPoisoned FailReason = "poisoned"
 )
