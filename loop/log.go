@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -28,7 +29,8 @@ type Log interface {
 	HeadByExternalID(ctx context.Context, tenantID, externalID string) (Head, error)
 
 	// Request looks up an idempotency key: the run that it started in the
-	// last 24 h by the log's clock, or false.
+	// last 24 h by the log's clock, or the input that a hook handled, or
+	// false.
 	Request(ctx context.Context, tenantID, sessionID, key string) (Request, bool, error)
 
 	// Load returns the state that an engine needs to advance a run: the run
@@ -36,6 +38,9 @@ type Log interface {
 	// that is still open), every message of the session, last seq and epoch,
 	// all from one snapshot. Other runs of the session are not in it.
 	Load(ctx context.Context, tenantID, sessionID, runID string) (State, error)
+
+	// Approval finds the session and the run of an approval, by its id alone.
+	Approval(ctx context.Context, tenantID, approvalID string) (sessionID, runID string, err error)
 
 	// Events returns up to limit events with a seq above after, in order.
 	Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
@@ -63,11 +68,30 @@ type Append struct {
 	// Events are written with the seqs Expected+1, Expected+2, … There is no
 	// append without an event.
 	Events []event.Event
+	// Ledger are the decisions that the events follow from, in order. The first
+	// is chained to the ledger's head at Expected.
+	Ledger []LedgerRow
 	// Jobs become visible to workers with the events, or not at all.
 	Jobs []Job
 	// Deltas marks an append that holds nothing but deltas: it may wait for
 	// the commit window, and losing it loses only a tail.
 	Deltas bool
+}
+
+// LedgerRow is a decision on its way into the ledger, or read from it.
+type LedgerRow struct {
+	hooks.Row
+	// Salt is what PayloadSHA256 was made with; it is stored with the payload.
+	Salt [32]byte
+	// Hash is Row.Hash().
+	Hash [32]byte
+}
+
+// LedgerHead is the last row of a session's ledger; the zero value is an empty
+// ledger.
+type LedgerHead struct {
+	Seq  int64
+	Hash [32]byte
 }
 
 // Appended is a successful [Append].
@@ -99,12 +123,19 @@ type Head struct {
 	// Deleted sessions are visible here and nowhere else, so that a command
 	// on one can say not found.
 	Deleted bool
-	// ActiveRunID is the run that is queued or running, "" if there is none.
+	// Ledger is the head of the ledger at LastSeq.
+	Ledger LedgerHead
+	// ActiveRunID is the run that is queued, running or waiting, "" if there is
+	// none.
 	ActiveRunID string
 }
 
 // Request is what an idempotency key stands for.
 type Request struct {
+	// Reply is set, and the ids are empty, if a hook handled the message
+	// itself.
+	Reply              string
+	Handled            bool
 	RunID              string
 	MessageID          string
 	AssistantMessageID string

@@ -17,7 +17,10 @@ type State struct {
 	ExternalID string
 	LastSeq    int64
 	// Epoch grows with every claim and every release.
-	Epoch   int64
+	Epoch int64
+	// Ledger is the head of the session's ledger. Events do not tell it: it is
+	// read with them.
+	Ledger  LedgerHead
 	Deleted bool
 	// Messages are in order of position.
 	Messages []hooks.Message
@@ -31,17 +34,19 @@ type RunStatus string
 // The run states.
 const (
 	// RunNone is the state of a run that does not exist.
-	RunNone      RunStatus = ""
-	RunEnqueued  RunStatus = "enqueued"
-	RunQueued    RunStatus = "queued"
-	RunRunning   RunStatus = "running"
+	RunNone     RunStatus = ""
+	RunEnqueued RunStatus = "enqueued"
+	RunQueued   RunStatus = "queued"
+	RunRunning  RunStatus = "running"
+	// RunWaiting: people have to answer before anything else can happen.
+	RunWaiting   RunStatus = "waiting"
 	RunCompleted RunStatus = "completed"
 	RunFailed    RunStatus = "failed"
 	RunCancelled RunStatus = "cancelled"
 )
 
 // Active reports whether the run keeps others of its session from starting.
-func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning }
+func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunWaiting }
 
 // Terminal reports whether the run has ended for good.
 func (s RunStatus) Terminal() bool {
@@ -67,15 +72,21 @@ type Run struct {
 	Started bool
 	// ReleasedFor is the cause of the last release.
 	ReleasedFor event.ReleaseCause
-	NotBefore   *time.Time
+	// QueuedFor is the cause of the last run.queued.
+	QueuedFor string
+	NotBefore *time.Time
 	// Takeovers counts releases from dead workers since a step last finished.
 	Takeovers       int
 	CancelRequested bool
 	// CancelReason is what the one who cancelled said.
 	CancelReason string
 	// Reason and Error are those of the terminal event.
-	Reason    string
-	Error     string
+	Reason string
+	Error  string
+	// Prepared is what hooks changed for the whole run; nil for nothing.
+	Prepared *event.RunPrepared
+	// HookSet is the digest that the last claim pinned.
+	HookSet   string
 	CreatedAt time.Time
 	EndedAt   time.Time
 	Turns     []Turn
@@ -135,6 +146,12 @@ type CallStatus string
 const (
 	CallNone     CallStatus = ""
 	CallProposed CallStatus = "proposed"
+	// CallBlocked: the call will not run; its result is written with it.
+	CallBlocked CallStatus = "blocked"
+	// CallAwaiting: people were asked and have not answered.
+	CallAwaiting CallStatus = "awaiting"
+	CallApproved CallStatus = "approved"
+	CallDenied   CallStatus = "denied"
 	// CallStarted: the tool may have taken effect, nobody knows yet.
 	CallStarted  CallStatus = "started"
 	CallExecuted CallStatus = "executed"
@@ -150,6 +167,15 @@ type Call struct {
 	// Position is where the result's message stands.
 	Position int64
 	Status   CallStatus
+	// ApprovalID is set once people were asked.
+	ApprovalID string
+	// Decision, DecisionReason and DecidedBy are their answer.
+	Decision       event.ApprovalDecision
+	DecisionReason string
+	DecidedBy      event.Actor
+	DecidedAt      time.Time
+	// Final is what runs, if hooks changed the arguments.
+	Final *string
 	// Attempt counts executions, 0 before the first.
 	Attempt int
 	// Success, SHA256 and Bytes are those of tool.executed.
