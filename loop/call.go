@@ -46,7 +46,7 @@ func (r *runner) callModel(ctx context.Context) error {
 func (r *runner) stream(ctx context.Context, t Turn) iter.Seq2[stream.Chunk, error] {
 	agent := r.engine.Agents[r.run().Agent]
 	req := ModelRequest{
-		Model: agent.ModelName, System: agent.System, Messages: history(r.state.Messages), Tools: agent.specs(),
+		Model: agent.ModelName, System: r.context.system, Messages: r.context.messages, Tools: specs(r.context.tools),
 		SessionID: r.job.SessionID, RunID: r.job.RunID, Turn: t.No, Attempt: t.Attempt,
 	}
 	return func(yield func(stream.Chunk, error) bool) { agent.Model.Stream(ctx, req)(yield) }

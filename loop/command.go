@@ -22,8 +22,12 @@ type Commands struct {
 	// Agents says which agent names exist; the first is used when a request
 	// names none.
 	Agents []string
-	NewID  func() string
-	Now    func() time.Time
+	// Hooks are asked about messages; only BeforeInput is used. Asker may be
+	// nil without it.
+	Hooks hooks.Hooks
+	Asker *hooks.Asker
+	NewID func() string
+	Now   func() time.Time
 }
 
 // CreateSession asks for a session.
@@ -57,6 +61,10 @@ type StartedRun struct {
 	// Repeated says that the idempotency key was seen before and nothing was
 	// started.
 	Repeated bool
+	// Handled says that a hook answered by itself, with Reply: nothing was
+	// started, and the ids are empty.
+	Handled bool
+	Reply   string
 }
 
 // CancelRun asks a run to stop.
@@ -122,64 +130,6 @@ func (c *Commands) DeleteSession(ctx context.Context, tenantID, sessionID string
 	})
 }
 
-// StartRun stores the message and queues a run that answers it.
-func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
-	agent, err := c.agent(cmd.Agent)
-	if err != nil {
-		return StartedRun{}, err
-	}
-	text, sanitized := event.CleanText(cmd.Text)
-	if strings.TrimSpace(text) == "" {
-		return StartedRun{}, &InvalidError{Field: "text", Problem: "is empty: send what the user said"}
-	}
-	if _, changed := event.CleanText(cmd.IdempotencyKey); changed {
-		return StartedRun{}, &InvalidError{Field: "idempotency_key", Problem: "is not valid text: send UTF-8 without U+0000"}
-	}
-	var out StartedRun
-	err = c.retry(ctx, cmd.TenantID, cmd.SessionID, func(h Head) (Append, error) {
-		digest := ""
-		if cmd.IdempotencyKey != "" {
-			digest = requestDigest(agent, cmd.Text)
-			prior, ok, err := c.Log.Request(ctx, cmd.TenantID, cmd.SessionID, cmd.IdempotencyKey)
-			if err != nil {
-				return Append{}, err
-			}
-			if ok && prior.RequestSHA256 != digest {
-				return Append{}, ErrKeyReused
-			}
-			if ok {
-				out = StartedRun{
-					RunID: prior.RunID, MessageID: prior.MessageID,
-					AssistantMessageID: prior.AssistantMessageID, Seq: prior.Seq, Repeated: true,
-				}
-				return Append{}, nil
-			}
-		}
-		if h.ActiveRunID != "" {
-			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
-		}
-		out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
-		d := c.draft(h, cmd.Actor, out.RunID)
-		d.add(
-			event.MessageCreated{
-				MessageID: out.MessageID, Role: hooks.RoleUser, Sanitized: sanitized,
-				Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
-			},
-			event.RunCreated{
-				Agent: agent, MessageID: out.MessageID, AssistantMessageID: out.AssistantMessageID,
-				IdempotencyKey: cmd.IdempotencyKey, RequestSHA256: digest,
-			},
-			event.RunQueued{Ticket: 1},
-		)
-		d.a.Jobs = []Job{{TenantID: h.TenantID, SessionID: h.SessionID, RunID: out.RunID, Ticket: 1}}
-		return d.done()
-	})
-	if err != nil {
-		return StartedRun{}, err
-	}
-	return out, nil
-}
-
 // CancelRun asks a run to stop. A run that a worker holds is stopped by that
 // worker; one that nobody holds is cancelled here. Asking again is no error;
 // asking for a run that has ended otherwise is [ErrRunEnded].
@@ -194,7 +144,7 @@ func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 		if !r.CancelRequested {
 			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
 		}
-		if r.Status == RunQueued {
+		if r.Status == RunQueued || r.Status == RunWaiting {
 			d.add(closing(c.NewID, r, stopCancelled)...)
 			d.add(event.RunCancelled{Reason: d.run().CancelReason})
 		}
@@ -231,7 +181,7 @@ func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan f
 }
 
 func (c *Commands) draft(h Head, actor event.Actor, runID string) *draft {
-	base := State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq, Epoch: h.Epoch}
+	base := State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq, Epoch: h.Epoch, Ledger: h.Ledger}
 	return newDraft(c.NewID, base, event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor})
 }
 

@@ -1,6 +1,10 @@
 package loop
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -16,6 +20,9 @@ type draft struct {
 	scope event.Scope
 	a     Append
 	err   error
+	// worker and epoch stand in the decisions.
+	worker string
+	epoch  int64
 }
 
 func newDraft(newID func() string, base State, scope event.Scope) *draft {
@@ -61,6 +68,24 @@ func (d *draft) add(payloads ...event.Payload) {
 	}
 }
 
+// decide adds decisions to the ledger, for the events that were added last.
+func (d *draft) decide(decisions []hooks.Decision) {
+	for _, dec := range decisions {
+		row := LedgerRow{Row: hooks.Row{
+			Decision: dec, LedgerSeq: d.state.Ledger.Seq + 1, EventSeq: d.state.LastSeq,
+			Epoch: d.epoch, WorkerID: d.worker, PrevHash: d.state.Ledger.Hash,
+		}}
+		if !dec.Payload.Empty() {
+			_, _ = rand.Read(row.Salt[:]) // never fails
+			sum := dec.Payload.Hash(row.Salt)
+			row.PayloadSHA256 = sum[:]
+		}
+		row.Hash = row.Row.Hash()
+		d.state.Ledger = LedgerHead{Seq: row.LedgerSeq, Hash: row.Hash}
+		d.a.Ledger = append(d.a.Ledger, row)
+	}
+}
+
 // done returns the append.
 func (d *draft) done() (Append, error) { return d.a, d.err }
 
@@ -82,6 +107,12 @@ func closing(newID func() string, r Run, reason string) []event.Payload {
 		out = append(out, stopped(newID, t, reason))
 	}
 	for _, c := range t.Calls {
+		if c.Status == CallAwaiting {
+			out = append(out, event.ApprovalDecided{
+				ApprovalID: c.ApprovalID, CallID: c.ID, Decision: event.DecisionCancelled,
+				ArgumentsSHA256: digest(c.final()), Reason: reason,
+			})
+		}
 		if c.Status != CallDone {
 			out = append(out, closedResult(newID, c))
 		}
@@ -119,8 +150,30 @@ func closedResult(newID func() string, c Call) event.ToolResult {
 		p.Reason, p.Content = hooks.ReasonOutcomeUnknown, textOutcomeUnknown
 	case CallExecuted:
 		p.Reason, p.Content = hooks.ReasonOutputLost, textOutputLost
-	case CallNone, CallProposed, CallDone:
+	case CallDenied:
+		p.Reason, p.Content = hooks.ReasonDenied, deniedText(c)
+	case CallNone, CallProposed, CallBlocked, CallAwaiting, CallApproved, CallDone:
 		p.Reason, p.Content = hooks.ReasonCancelled, textNotRun
 	}
 	return p
+}
+
+// final is what runs: what the model wrote, or what hooks made of it.
+func (c Call) final() string {
+	if c.Final != nil {
+		return *c.Final
+	}
+	return c.Arguments
+}
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func deniedText(c Call) string {
+	if c.DecisionReason == "" {
+		return "This call was denied by a person. It was not run."
+	}
+	return "This call was denied by a person: " + c.DecisionReason + " It was not run."
 }

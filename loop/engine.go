@@ -18,6 +18,9 @@ type Engine struct {
 	Log    Log
 	Agents map[string]Agent
 	Hooks  hooks.Hooks
+	// Asker asks the hooks at the gates. HookSet in it is pinned on every
+	// claim. It may be nil if Hooks has no gates.
+	Asker  *hooks.Asker
 	NewID  func() string
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -48,7 +51,7 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
 	defer unwatch()
 	r := &runner{
-		engine: e, job: j, holder: h, wake: wake,
+		engine: e, job: j, holder: h, wake: wake, said: map[hooks.Position]any{},
 		log: e.Logger.With("run", j.RunID, "session", j.SessionID),
 	}
 	err := r.patiently(ctx, func() (err error) {
@@ -81,6 +84,17 @@ type runner struct {
 	// facts are outcomes that are not durable yet. They stay true whatever
 	// else was appended, so they are kept over a conflict.
 	facts []event.Payload
+	// rulings are decisions about the facts, not durable either.
+	rulings []hooks.Decision
+	// said is what the gates answered under this lease.
+	said map[hooks.Position]any
+	// pending are decisions of the step that is being drafted, cleared the
+	// calls that it may run, context the model call that it may make.
+	pending []hooks.Decision
+	cleared []clearance
+	context modelCall
+	// begun says that OnRunStart was called.
+	begun bool
 	// turnEnded is the last turn for which OnTurnEnd was called.
 	turnEnded int
 }
@@ -90,20 +104,21 @@ func (r *runner) run() Run {
 	return run
 }
 
-// claim makes the claim a fact that the first step's append carries. Only a
-// hook that wants to see the run between the two costs an append of its own.
+// claim makes the claim a fact that the first step's append carries. Only
+// where there are hooks to be asked first, under the lease, does it cost an
+// append of its own.
 func (r *runner) claim(ctx context.Context) (bool, error) {
 	run := r.run()
 	if !r.claimable() {
 		return false, nil
 	}
-	first := !run.Started
+	r.begun = run.Started
 	r.facts = []event.Payload{r.claimFact()}
-	if first && r.engine.Hooks.OnRunStart != nil {
-		if err := r.record(ctx); err != nil || r.lost() {
-			return false, err
-		}
-		r.notify("OnRunStart", func() { r.engine.Hooks.OnRunStart(ctx, hooks.RunStart{RunRef: r.ref()}) })
+	if h := r.engine.Hooks; h.OnRunStart == nil && h.BeforeRunStart == nil && h.TransformContext == nil && h.BeforeToolCall == nil && h.BeforeExecute == nil {
+		return true, nil
+	}
+	if err := r.record(ctx); err != nil || r.lost() {
+		return false, err
 	}
 	return true, nil
 }
@@ -120,13 +135,23 @@ func (r *runner) claimFact() event.Payload {
 	run := r.run()
 	epoch := r.state.Epoch + 1
 	if !run.Started {
-		return event.RunStarted{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket}
+		return event.RunStarted{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket, HookSet: r.hookSet()}
 	}
 	cause := event.ResumeRelease
-	if run.ReleasedFor == event.ReleaseWorkerDead {
+	switch {
+	case run.ReleasedFor == event.ReleaseWorkerDead:
 		cause = event.ResumeTakeover
+	case run.ReleasedFor == "":
+		cause = event.ResumeApproval
 	}
-	return event.RunResumed{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket, Cause: cause}
+	return event.RunResumed{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket, Cause: cause, HookSet: r.hookSet()}
+}
+
+func (r *runner) hookSet() string {
+	if r.engine.Asker == nil {
+		return ""
+	}
+	return r.engine.Asker.HookSet
 }
 
 // advance is the loop: plan a step on what is durable and what is known, make
@@ -143,7 +168,7 @@ func (r *runner) advance(ctx context.Context) error {
 		case actCallModel:
 			err = r.callModel(ctx)
 		case actRunTools:
-			err = r.runTools(ctx, st.calls)
+			err = r.runTools(ctx, r.cleared)
 		case actEnd:
 			r.ended(ctx)
 			return nil
@@ -159,9 +184,12 @@ func (r *runner) advance(ctx context.Context) error {
 func (r *runner) commit(ctx context.Context) (step, error) {
 	for {
 		d := r.draft()
-		st := r.planner().next(d.state, d.run())
+		p := r.planner()
+		st := p.next(d.state, d.run())
 		r.endTurn(ctx, st)
-		d.add(st.write...)
+		if err := r.pass(ctx, d, &st, p.agent); err != nil {
+			return step{}, err
+		}
 		if st.release {
 			d.job(d.run().Ticket)
 		}
@@ -193,7 +221,9 @@ func (r *runner) draft() *draft {
 		SessionID: r.job.SessionID, RunID: r.job.RunID, At: r.engine.Now(),
 		Actor: event.System("worker:" + r.holder.WorkerID),
 	})
+	d.worker, d.epoch = r.holder.WorkerID, r.epoch
 	d.add(r.facts...)
+	d.decide(r.rulings)
 	d.a.Epoch = r.epoch
 	d.a.Deltas = onlyDeltas(r.facts)
 	return d
@@ -226,8 +256,9 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 		return false, err
 	}
 	r.state = FoldAll(r.state, done.Events)
+	r.state.Ledger = d.state.Ledger
 	r.epoch = r.run().Epoch
-	r.facts = nil
+	r.facts, r.rulings = nil, nil
 	return false, nil
 }
 
@@ -251,12 +282,19 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 func (r *runner) catchUp(ctx context.Context) error {
 	const page = 500
 	for {
+		head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
+		if err != nil {
+			return err
+		}
 		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
 		if err != nil {
 			return err
 		}
 		r.state = FoldAll(r.state, events)
-		if len(events) < page {
+		// Others write decisions too, and only the head tells where the ledger
+		// stands: it has to be that of the last event.
+		if head.LastSeq == r.state.LastSeq {
+			r.state.Ledger = head.Ledger
 			break
 		}
 	}

@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -28,6 +29,10 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrKeyReused: the idempotency key was used for another request.
 	ErrKeyReused = errors.New("idempotency key was used for another request")
+	// ErrBlocked: a hook refused the message. Nothing was started.
+	ErrBlocked = errors.New("message was blocked")
+	// ErrDecided: the approval has another answer already.
+	ErrDecided = errors.New("approval is already decided")
 	// ErrRunEnded: the run is in a terminal state.
 	ErrRunEnded = errors.New("run has ended")
 )
@@ -63,6 +68,40 @@ func (e *InvalidError) Error() string { return e.Field + ": " + e.Problem }
 
 // Unwrap returns [ErrInvalid].
 func (e *InvalidError) Unwrap() error { return ErrInvalid }
+
+// BlockedError is a message that a hook refused. It unwraps to [ErrBlocked].
+type BlockedError struct {
+	ReasonCode string
+	// Reason is the hook's sentence for people, "" if it gave none.
+	Reason string
+}
+
+// Error returns the reason.
+func (e *BlockedError) Error() string {
+	if e.Reason == "" {
+		return "the message was blocked (" + e.ReasonCode + ")"
+	}
+	return "the message was blocked: " + e.Reason
+}
+
+// Unwrap returns [ErrBlocked].
+func (e *BlockedError) Unwrap() error { return ErrBlocked }
+
+// DecidedError is an answer that came after another one. It unwraps to
+// [ErrDecided].
+type DecidedError struct {
+	Decision event.ApprovalDecision
+	By       event.Actor
+	At       time.Time
+}
+
+// Error says what was decided, by whom and when.
+func (e *DecidedError) Error() string {
+	return fmt.Sprintf("the approval was already decided: %s by %s %s at %s", e.Decision, e.By.Kind, e.By.ID, e.At.UTC().Format(time.RFC3339))
+}
+
+// Unwrap returns [ErrDecided].
+func (e *DecidedError) Unwrap() error { return ErrDecided }
 
 // BusyError is a run refused because another one is active. It unwraps to
 // [ErrBusy].

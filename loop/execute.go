@@ -32,15 +32,13 @@ type execution struct {
 // runTools runs the calls side by side and makes each outcome durable as it
 // comes. If the run must stop, a tool that was interrupted may have taken
 // effect: its call stays without an outcome.
-func (r *runner) runTools(ctx context.Context, ids []string) error {
+func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 	t, _ := r.run().Turn()
-	agent := r.engine.Agents[r.run().Agent]
 	toolCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	ended := make(chan execution, len(ids))
-	for _, id := range ids {
-		c := t.Calls[t.callIndex(id)]
-		tool, _ := agent.tool(c.Name)
+	ended := make(chan execution, len(cleared))
+	for _, cl := range cleared {
+		c := cl.call
 		if h := r.engine.Hooks.OnToolExecutionStart; h != nil {
 			r.notify("OnToolExecutionStart", func() {
 				h(ctx, hooks.ToolExecutionStart{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall})
@@ -50,14 +48,14 @@ func (r *runner) runTools(ctx context.Context, ids []string) error {
 			// What stands if the tool ends this goroutine instead of returning.
 			x := execution{call: c, err: errBrokeOff}
 			defer func() { ended <- x }()
-			x = r.execute(toolCtx, tool, c)
+			x = r.dispatch(toolCtx, cl)
 		}()
 	}
-	open, err := r.followTools(ctx, ended, len(ids))
+	open, err := r.followTools(ctx, ended, len(cleared))
 	stop()
 	for _, x := range r.joinTools(ended, open) {
 		if err == nil && (x.err == nil || !x.cut) {
-			r.facts = append(r.facts, r.executed(x)...)
+			err = r.conclude(ctx, x)
 		}
 	}
 	return err
@@ -73,7 +71,9 @@ func (r *runner) followTools(ctx context.Context, ended <-chan execution, open i
 			if ctx.Err() != nil {
 				return open, ctx.Err()
 			}
-			r.facts = append(r.facts, r.executed(x)...)
+			if err := r.conclude(ctx, x); err != nil {
+				return open, err
+			}
 			if err := r.record(ctx); err != nil {
 				return open, err
 			}
@@ -111,7 +111,27 @@ func (r *runner) joinTools(ended <-chan execution, open int) (out []execution) {
 	return out
 }
 
-func (r *runner) execute(ctx context.Context, tool Tool, c Call) (x execution) {
+// conclude turns an ended execution into facts: that it ran, and the result
+// that the model is shown. Hooks are asked about the output only once it is
+// durable that the tool ran.
+func (r *runner) conclude(ctx context.Context, x execution) error {
+	ran, res := r.executed(x)
+	r.facts = append(r.facts, ran)
+	if r.engine.Hooks.AfterToolCall != nil {
+		if err := r.record(ctx); err != nil {
+			return err
+		}
+		if err := r.review(ctx, x.call, &res); err != nil {
+			return err
+		}
+	}
+	r.facts = append(r.facts, res)
+	return nil
+}
+
+// dispatch is the only place that enters a tool.
+func (r *runner) dispatch(ctx context.Context, cl clearance) (x execution) {
+	c, tool := cl.call, cl.tool
 	x.call = c
 	defer func() {
 		if v := recover(); v != nil {
@@ -128,9 +148,7 @@ func (r *runner) execute(ctx context.Context, tool Tool, c Call) (x execution) {
 	return x
 }
 
-// executed turns an ended execution into its facts: that it ran, and the
-// result that the model is shown.
-func (r *runner) executed(x execution) []event.Payload {
+func (r *runner) executed(x execution) (event.ToolExecuted, event.ToolResult) {
 	raw := x.out.Content
 	success := x.err == nil && !x.out.IsError
 	if x.err != nil {
@@ -145,11 +163,8 @@ func (r *runner) executed(x execution) []event.Payload {
 	if !success {
 		res.Reason = hooks.ReasonToolError
 	}
-	return []event.Payload{
-		event.ToolExecuted{
-			CallID: x.call.ID, Attempt: x.call.Attempt, Success: success,
-			SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(raw)),
-		},
-		res,
-	}
+	return event.ToolExecuted{
+		CallID: x.call.ID, Attempt: x.call.Attempt, Success: success,
+		SHA256: hex.EncodeToString(sum[:]), Bytes: int64(len(raw)),
+	}, res
 }

@@ -100,11 +100,15 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 		r.Agent, r.MessageID, r.AssistantMessageID = p.Agent, p.MessageID, p.AssistantMessageID
 		r.IdempotencyKey, r.RequestSHA256 = p.IdempotencyKey, p.RequestSHA256
 	case event.RunQueued:
-		r.Ticket, r.NotBefore = p.Ticket, nil
+		r.Ticket, r.NotBefore, r.QueuedFor = p.Ticket, nil, p.Cause
 	case event.RunStarted:
-		r.WorkerID, r.Epoch, r.Started, r.NotBefore = p.WorkerID, p.Epoch, true, nil
+		r.WorkerID, r.Epoch, r.Started, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, true, nil, p.HookSet
 	case event.RunResumed:
-		r.WorkerID, r.Epoch, r.NotBefore = p.WorkerID, p.Epoch, nil
+		r.WorkerID, r.Epoch, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, nil, p.HookSet
+	case event.RunPrepared:
+		r.Prepared = &p
+	case event.RunSuspended:
+		r.WorkerID, r.ReleasedFor = "", ""
 	case event.RunReleased:
 		r.WorkerID, r.Epoch, r.Ticket, r.NotBefore = "", p.Epoch, p.Ticket, p.NotBefore
 		r.ReleasedFor = p.Cause
@@ -173,8 +177,21 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 func (c Call) apply(e event.Event, p event.Payload) Call {
 	c.Status = callTransitions[c.Status][e.Type]
 	switch p := p.(type) {
+	case event.ApprovalRequested:
+		c.ApprovalID = p.ApprovalID
+		if p.Arguments != c.Arguments {
+			c.Final = &p.Arguments
+		}
+	case event.ApprovalDecided:
+		c.Decision, c.DecisionReason, c.DecidedBy, c.DecidedAt = p.Decision, p.Reason, e.Actor, e.At
+		if p.Decision != event.DecisionApproved {
+			c.Status = CallDenied
+		}
 	case event.ToolStarted:
 		c.Attempt = p.Attempt
+		if p.Arguments != nil {
+			c.Final = p.Arguments
+		}
 	case event.ToolExecuted:
 		c.Success, c.SHA256, c.Bytes = p.Success, p.SHA256, p.Bytes
 	case event.ToolResult:

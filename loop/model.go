@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"path"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -116,6 +117,43 @@ type Agent struct {
 	// Tools are the tools that the agent may call, in the order in which the
 	// model is told of them.
 	Tools []Tool
+	// Permissions say which calls need a person's yes and which never run. The
+	// first that matches a tool decides; a tool that none matches may run.
+	Permissions []Permission
+}
+
+// Permission is a rule about tools, before any hook is asked.
+type Permission struct {
+	// Tools is a glob in the syntax of [path.Match].
+	Tools string
+	Mode  PermissionMode
+}
+
+// PermissionMode is what becomes of a call.
+type PermissionMode string
+
+// The modes.
+const (
+	PermissionAllow PermissionMode = "allow"
+	// PermissionAsk asks people about every call.
+	PermissionAsk PermissionMode = "ask"
+	// PermissionDeny refuses every call, and no hook is asked.
+	PermissionDeny PermissionMode = "deny"
+)
+
+// permission is the mode for a tool. A glob that is not well-formed denies, so
+// that a typing error opens nothing.
+func (a Agent) permission(tool string) PermissionMode {
+	for _, p := range a.Permissions {
+		hit, err := path.Match(p.Tools, tool)
+		if err != nil {
+			return PermissionDeny
+		}
+		if hit {
+			return p.Mode
+		}
+	}
+	return PermissionAllow
 }
 
 func (a Agent) tool(name string) (Tool, bool) {
@@ -127,10 +165,10 @@ func (a Agent) tool(name string) (Tool, bool) {
 	return nil, false
 }
 
-func (a Agent) specs() []ToolSpec {
-	specs := make([]ToolSpec, 0, len(a.Tools))
-	for _, t := range a.Tools {
-		specs = append(specs, t.Spec())
+func specs(tools []Tool) []ToolSpec {
+	out := make([]ToolSpec, 0, len(tools))
+	for _, t := range tools {
+		out = append(out, t.Spec())
 	}
-	return specs
+	return out
 }

@@ -27,11 +27,24 @@ const (
 type step struct {
 	write []event.Payload
 	act   action
-	// calls are the ids of the tool calls to run.
-	calls []string
+	// gates says that hooks have to be asked before anything is written.
+	gates gates
 	// release queues the run again, for another worker.
 	release bool
 }
+
+// gates are the kinds of asking that a step needs.
+type gates int
+
+const (
+	gatesNone gates = iota
+	// gatesRun: before the first turn of a run, and then as gatesModel.
+	gatesRun
+	// gatesModel: before a model call.
+	gatesModel
+	// gatesTools: before tool calls.
+	gatesTools
+)
 
 // planner derives the next step of a run from its state alone. It has no
 // effect.
@@ -64,7 +77,7 @@ func (p planner) next(s State, r Run) step {
 			act: actEnd,
 		}
 	}
-	st := p.proceed(s, r)
+	st := p.proceed(r)
 	if p.leaving && st.act != actEnd {
 		return step{
 			write:   []event.Payload{event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: r.WorkerID, Epoch: s.Epoch + 1, Ticket: r.Ticket + 1}},
@@ -75,23 +88,25 @@ func (p planner) next(s State, r Run) step {
 	return st
 }
 
-func (p planner) proceed(s State, r Run) step {
+func (p planner) proceed(r Run) step {
 	t, _ := r.Turn()
 	switch t.Status {
 	case TurnNone:
-		return p.newTurn(s)
+		st := p.newTurn()
+		st.gates = gatesRun
+		return st
 	case TurnOpen:
-		return p.callModel(s, t.Attempt+1)
+		return p.callModel(t.Attempt + 1)
 	case TurnCalling:
 		// The call was cut in the middle. What it showed is void.
-		st := p.callModel(s, t.Attempt+1)
+		st := p.callModel(t.Attempt + 1)
 		st.write = append([]event.Payload{event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"}}, st.write...)
 		return st
 	case TurnAnswered:
 		if !t.settled() {
-			return p.runTools(t)
+			return step{gates: gatesTools}
 		}
-		return p.endTurn(s, t)
+		return p.endTurn(t)
 	case TurnCompleted, TurnStopped:
 		// Never the last word of a log: both are written together with what
 		// follows.
@@ -102,57 +117,32 @@ func (p planner) proceed(s State, r Run) step {
 	}
 }
 
-func (p planner) newTurn(s State) step {
-	st := p.callModel(s, 1)
+func (p planner) newTurn() step {
+	st := p.callModel(1)
 	st.write = append([]event.Payload{event.TurnStarted{}}, st.write...)
 	return st
 }
 
-func (p planner) callModel(s State, attempt int) step {
-	req := event.ModelRequested{Attempt: attempt, Model: p.agent.ModelName, MessageIDs: []string{}}
-	for _, m := range history(s.Messages) {
-		req.MessageIDs = append(req.MessageIDs, m.ID)
+// callModel leaves the request to be completed with what the gates make of it.
+func (p planner) callModel(attempt int) step {
+	return step{
+		write: []event.Payload{event.ModelRequested{Attempt: attempt, Model: p.agent.ModelName}},
+		act:   actCallModel, gates: gatesModel,
 	}
-	for _, t := range p.agent.Tools {
-		req.Tools = append(req.Tools, t.Spec().Name)
-	}
-	return step{write: []event.Payload{req}, act: actCallModel}
 }
 
-func (p planner) endTurn(s State, t Turn) step {
+func (p planner) endTurn(t Turn) step {
 	if len(t.Calls) == 0 {
 		return step{write: []event.Payload{event.TurnCompleted{}, event.RunCompleted{Reason: t.Finish}}, act: actEnd}
 	}
-	st := p.newTurn(s)
+	st := p.newTurn()
 	st.write = append([]event.Payload{event.TurnCompleted{}}, st.write...)
 	return st
 }
 
-// runTools starts every call that may run, and gives its result to every one
-// that may not.
-func (p planner) runTools(t Turn) step {
-	st := step{act: actNone}
-	for _, c := range t.Calls {
-		if c.Status == CallDone {
-			continue
-		}
-		tool, ok := p.agent.tool(c.Name)
-		switch {
-		case c.Status != CallProposed && ok && tool.Spec().Idempotent, c.Status == CallProposed && ok && validate(tool, c) == nil:
-			st.write = append(st.write, event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1})
-			st.calls = append(st.calls, c.ID)
-			st.act = actRunTools
-		case c.Status != CallProposed:
-			st.write = append(st.write, closedResult(p.newID, c))
-		default:
-			st.write = append(st.write, p.refused(tool, ok, c))
-		}
-	}
-	return st
-}
-
-func (p planner) refused(tool Tool, ok bool, c Call) event.ToolResult {
-	res := event.ToolResult{CallID: c.ID, MessageID: p.newID(), Name: c.Name, IsError: true}
+// refused is the result of a call that no gate is asked about.
+func (r *runner) refused(tool Tool, ok bool, c Call) event.ToolResult {
+	res := event.ToolResult{CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, IsError: true}
 	if !ok {
 		res.Reason, res.Content = hooks.ReasonUnknownTool, "There is no tool called "+event.Shorten(c.Name, 80)+". Nothing was run."
 		return res
@@ -163,26 +153,6 @@ func (p planner) refused(tool Tool, ok bool, c Call) event.ToolResult {
 	return res
 }
 
-func validate(t Tool, c Call) error { return t.Validate(json.RawMessage(c.Arguments)) }
-
-// history is what a model is sent of messages: those that say something.
-func history(messages []hooks.Message) []hooks.Message {
-	out := make([]hooks.Message, 0, len(messages))
-	for _, m := range messages {
-		if says(m) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-func says(m hooks.Message) bool {
-	for _, p := range m.Parts {
-		if p.ToolCall != nil || p.ToolResult != nil || p.Type == hooks.PartText && !blank(p.Text) {
-			return true
-		}
-	}
-	return false
-}
+func validate(t Tool, c Call) error { return t.Validate(json.RawMessage(c.final())) }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

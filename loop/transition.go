@@ -1,6 +1,10 @@
 package loop
 
-import "github.com/seed-2ca4966b/agentd/loop/event"
+import (
+	"slices"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
 
 // The transition tables. An event that a table does not list for a state is
 // refused by [Allows] and ignored by [Fold]. An event that keeps the state is
@@ -18,6 +22,7 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeRunStarted:         RunRunning,
 		event.TypeRunResumed:         RunRunning,
 		event.TypeRunCancelRequested: RunQueued,
+		event.TypeApprovalDecided:    RunQueued,
 		event.TypeAssistantStopped:   RunQueued,
 		event.TypeToolResult:         RunQueued,
 		event.TypeRunFailed:          RunFailed,
@@ -25,6 +30,11 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 	},
 	RunRunning: {
 		event.TypeRunReleased:        RunQueued,
+		event.TypeRunPrepared:        RunRunning,
+		event.TypeRunSuspended:       RunWaiting,
+		event.TypeToolBlocked:        RunRunning,
+		event.TypeApprovalRequested:  RunRunning,
+		event.TypeApprovalDecided:    RunRunning,
 		event.TypeRunCancelRequested: RunRunning,
 		event.TypeTurnStarted:        RunRunning,
 		event.TypeModelRequested:     RunRunning,
@@ -39,6 +49,13 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeTurnCompleted:      RunRunning,
 		event.TypeRunCompleted:       RunCompleted,
 		event.TypeRunFailed:          RunFailed,
+		event.TypeRunCancelled:       RunCancelled,
+	},
+	RunWaiting: {
+		event.TypeApprovalDecided:    RunWaiting,
+		event.TypeRunQueued:          RunQueued,
+		event.TypeRunCancelRequested: RunWaiting,
+		event.TypeToolResult:         RunWaiting,
 		event.TypeRunCancelled:       RunCancelled,
 	},
 	RunCompleted: {},
@@ -60,11 +77,14 @@ var turnTransitions = map[TurnStatus]map[event.Type]TurnStatus{
 		event.TypeAssistantStopped:   TurnStopped,
 	},
 	TurnAnswered: {
-		event.TypeToolProposed:  TurnAnswered,
-		event.TypeToolStarted:   TurnAnswered,
-		event.TypeToolExecuted:  TurnAnswered,
-		event.TypeToolResult:    TurnAnswered,
-		event.TypeTurnCompleted: TurnCompleted,
+		event.TypeToolProposed:      TurnAnswered,
+		event.TypeToolBlocked:       TurnAnswered,
+		event.TypeApprovalRequested: TurnAnswered,
+		event.TypeApprovalDecided:   TurnAnswered,
+		event.TypeToolStarted:       TurnAnswered,
+		event.TypeToolExecuted:      TurnAnswered,
+		event.TypeToolResult:        TurnAnswered,
+		event.TypeTurnCompleted:     TurnCompleted,
 	},
 	TurnStopped:   {},
 	TurnCompleted: {},
@@ -75,16 +95,34 @@ var callTransitions = map[CallStatus]map[event.Type]CallStatus{
 		event.TypeToolProposed: CallProposed,
 	},
 	CallProposed: {
+		event.TypeToolBlocked:       CallBlocked,
+		event.TypeApprovalRequested: CallAwaiting,
+		event.TypeToolStarted:       CallStarted,
+		event.TypeToolResult:        CallDone,
+	},
+	CallBlocked: {
+		event.TypeToolResult: CallDone,
+	},
+	CallAwaiting: {
+		event.TypeApprovalDecided: CallApproved, // or denied, as the event says
+	},
+	CallApproved: {
+		event.TypeToolBlocked: CallBlocked,
 		event.TypeToolStarted: CallStarted,
 		event.TypeToolResult:  CallDone,
+	},
+	CallDenied: {
+		event.TypeToolResult: CallDone,
 	},
 	CallStarted: {
 		event.TypeToolStarted:  CallStarted, // an idempotent tool, again
 		event.TypeToolExecuted: CallExecuted,
+		event.TypeToolBlocked:  CallBlocked, // not again
 		event.TypeToolResult:   CallDone,
 	},
 	CallExecuted: {
 		event.TypeToolStarted: CallStarted, // an idempotent tool whose output was lost
+		event.TypeToolBlocked: CallBlocked, // not again
 		event.TypeToolResult:  CallDone,
 	},
 	CallDone: {},
@@ -118,7 +156,7 @@ func allows(s State, e event.Event, p event.Payload) error {
 		return refuse("session", e.SessionID, sessionStatus(s))
 	}
 	switch p.(type) {
-	case event.MessageCreated:
+	case event.MessageCreated, event.InputHandled, event.InputBlocked, event.InputRejected:
 		return nil
 	case event.SessionDeleted:
 		if r, ok := s.active(); ok {
@@ -147,7 +185,11 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	switch p := p.(type) {
 	case event.RunQueued:
 		a, busy := s.active()
-		return p.Ticket > r.Ticket && (!busy || a.ID == r.ID)
+		return p.Ticket > r.Ticket && (!busy || a.ID == r.ID) && (r.Status != RunWaiting || !t.has(CallAwaiting))
+	case event.RunPrepared:
+		return len(r.Turns) == 0 && r.Prepared == nil
+	case event.RunSuspended:
+		return t.has(CallAwaiting) && !t.has(CallProposed, CallBlocked, CallApproved, CallDenied, CallStarted, CallExecuted)
 	case event.RunStarted:
 		return !r.Started && p.Ticket == r.Ticket && p.Epoch > s.Epoch
 	case event.RunResumed:
@@ -229,6 +271,12 @@ func callID(p event.Payload) (string, bool) {
 	switch p := p.(type) {
 	case event.ToolProposed:
 		return p.CallID, true
+	case event.ToolBlocked:
+		return p.CallID, true
+	case event.ApprovalRequested:
+		return p.CallID, true
+	case event.ApprovalDecided:
+		return p.CallID, true
 	case event.ToolStarted:
 		return p.CallID, true
 	case event.ToolExecuted:
@@ -254,6 +302,11 @@ func (s State) active() (Run, bool) {
 		}
 	}
 	return Run{}, false
+}
+
+// has reports whether some call of the turn is in one of these states.
+func (t Turn) has(states ...CallStatus) bool {
+	return slices.ContainsFunc(t.Calls, func(c Call) bool { return slices.Contains(states, c.Status) })
 }
 
 // settled reports whether nothing of the turn waits for an outcome.

@@ -23,6 +23,7 @@ type request struct {
 	rows      []eventRow
 	bytes     int
 	changes   changes
+	ledger    ledger
 	creates   bool
 	answer    chan answer // has room for the one answer
 
@@ -103,6 +104,9 @@ func newRequest(ctx context.Context, a loop.Append) (*request, error) {
 		r.bytes += len(e.Payload)
 	}
 	if r.changes, err = project(r.append.Events); err != nil {
+		return nil, err
+	}
+	if r.ledger, err = newLedger(r.append); err != nil {
 		return nil, err
 	}
 	if err := r.checkCreation(); err != nil {

@@ -20,10 +20,12 @@ const planByIndex = `SELECT set_config('enable_seqscan', 'off', true), set_confi
 // createSessions does nothing where the id or the external id is taken. The
 // order keeps two groups that create the same external ids from a deadlock.
 const createSessions = `
-INSERT INTO agentd.sessions (id, tenant_id, external_id, created_at, updated_at, deleted_at, last_seq, run_epoch, append_id)
-SELECT c.id, c.tenant_id, c.external_id, c.created_at, c.updated_at, c.deleted_at, c.last_seq, coalesce(c.run_epoch, 0), c.append_id
-FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], $8::bigint[], $9::bigint[])
-	AS c (id, append_id, tenant_id, external_id, created_at, updated_at, deleted_at, last_seq, run_epoch)
+INSERT INTO agentd.sessions (id, tenant_id, external_id, created_at, updated_at, deleted_at, last_seq, run_epoch, append_id, ledger_seq, ledger_head)
+SELECT c.id, c.tenant_id, c.external_id, c.created_at, c.updated_at, c.deleted_at, c.last_seq, coalesce(c.run_epoch, 0), c.append_id,
+	coalesce(c.ledger_seq, 0), c.ledger_head
+FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::timestamptz[], $6::timestamptz[], $7::timestamptz[], $8::bigint[], $9::bigint[],
+	$10::bigint[], $11::bytea[])
+	AS c (id, append_id, tenant_id, external_id, created_at, updated_at, deleted_at, last_seq, run_epoch, ledger_seq, ledger_head)
 JOIN agentd.tenants AS t ON t.id = c.tenant_id
 ORDER BY c.tenant_id, c.external_id, c.id
 ON CONFLICT DO NOTHING
@@ -47,11 +49,16 @@ WITH l AS MATERIALIZED (
 		last_seq = c.last_seq,
 		run_epoch = coalesce(c.run_epoch, s.run_epoch),
 		updated_at = c.updated_at,
-		deleted_at = coalesce(c.deleted_at, s.deleted_at)
-	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[])
-		AS c (id, append_id, tenant_id, expected, epoch, last_seq, run_epoch, updated_at, deleted_at)
+		deleted_at = coalesce(c.deleted_at, s.deleted_at),
+		ledger_seq = coalesce(c.ledger_seq, s.ledger_seq),
+		ledger_head = coalesce(c.ledger_head, s.ledger_head)
+	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[],
+		$10::bigint[], $11::bytea[], $12::bigint[], $13::bytea[])
+		AS c (id, append_id, tenant_id, expected, epoch, last_seq, run_epoch, updated_at, deleted_at,
+		ledger_from, ledger_prev, ledger_seq, ledger_head)
 	JOIN l ON l.id = c.id
 	WHERE s.id = c.id AND s.tenant_id = c.tenant_id AND s.last_seq = c.expected AND (c.epoch = 0 OR s.run_epoch = c.epoch)
+		AND (c.ledger_from IS NULL OR c.ledger_from = s.ledger_seq AND c.ledger_prev = coalesce(s.ledger_head, '` + zeroBytea + `'))
 	RETURNING s.id
 )
 SELECT l.id, false FROM l UNION ALL SELECT u.id, true FROM u`
@@ -203,6 +210,8 @@ func createArgs(group []*request) []any {
 		pick(group, func(r *request) pgtype.Timestamptz { return r.changes.session.deletedAt }),
 		pick(group, (*request).lastSeq),
 		pick(group, func(r *request) pgtype.Int8 { return r.changes.session.epoch }),
+		pick(group, (*request).ledgerSeq),
+		pick(group, (*request).ledgerHead),
 	}
 }
 
@@ -217,6 +226,10 @@ func moveArgs(group []*request) []any {
 		pick(group, func(r *request) pgtype.Int8 { return r.changes.session.epoch }),
 		pick(group, func(r *request) time.Time { return r.changes.session.updatedAt }),
 		pick(group, func(r *request) pgtype.Timestamptz { return r.changes.session.deletedAt }),
+		pick(group, (*request).ledgerFrom),
+		pick(group, (*request).ledgerPrev),
+		pick(group, (*request).ledgerSeq),
+		pick(group, (*request).ledgerHead),
 	}
 }
 

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +29,9 @@ type standing struct {
 	Owner    pgtype.Text `db:"owner"`
 	LastSeq  pgtype.Int8 `db:"last_seq"`
 	Epoch    pgtype.Int8 `db:"run_epoch"`
+	// Ledger is where its ledger stands.
+	LedgerSeq  pgtype.Int8 `db:"ledger_seq"`
+	LedgerHead []byte      `db:"ledger_head"`
 	// AppendID is the append that wrote the event at expected+1.
 	AppendID pgtype.UUID `db:"append_id"`
 }
@@ -36,7 +40,7 @@ type standing struct {
 // is locked says enough once it has moved on: its seq and epoch only grow.
 func fates(ctx context.Context, conn *pgxpool.Conn, requests []*request) ([]fate, error) {
 	rows, _ := conn.Query(ctx, `
-		SELECT c.n, t.id IS NOT NULL AS tenant_ok, s.tenant_id AS owner, s.last_seq, s.run_epoch, e.append_id
+		SELECT c.n, t.id IS NOT NULL AS tenant_ok, s.tenant_id AS owner, s.last_seq, s.run_epoch, s.ledger_seq, coalesce(s.ledger_head, '`+zeroBytea+`') AS ledger_head, e.append_id
 		FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY AS c (id, tenant_id, expected, n)
 		LEFT JOIN agentd.tenants AS t ON t.id = c.tenant_id
 		LEFT JOIN agentd.sessions AS s ON s.id = c.id
@@ -69,6 +73,8 @@ func (st standing) fate(r *request) fate {
 		return fateLeaseLost
 	case st.LastSeq.Int64 != r.append.Expected || r.append.Epoch != 0 && st.Epoch.Int64 != r.append.Epoch:
 		return fateConflict
+	case r.ledgerFrom().Valid && (r.ledgerFrom() != st.LedgerSeq || !bytes.Equal(r.ledgerPrev(), st.LedgerHead)):
+		return fateConflict // at its seq, so it was planned on no state that ever was
 	}
 	return fateOpen
 }

@@ -20,12 +20,21 @@ type headRow struct {
 	Epoch       int64   `db:"run_epoch"`
 	Deleted     bool    `db:"deleted"`
 	ActiveRunID *string `db:"active_run_id"`
+	LedgerSeq   int64   `db:"ledger_seq"`
+	LedgerHead  []byte  `db:"ledger_head"`
+}
+
+func (r headRow) ledger() loop.LedgerHead {
+	h := loop.LedgerHead{Seq: r.LedgerSeq}
+	copy(h.Hash[:], r.LedgerHead) // the column has 32 bytes or none
+	return h
 }
 
 const selectHead = `
-	SELECT s.id::text, s.tenant_id, s.external_id, s.last_seq, s.run_epoch, s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id
+	SELECT s.id::text, s.tenant_id, s.external_id, s.last_seq, s.run_epoch, s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id,
+		s.ledger_seq, s.ledger_head
 	FROM agentd.sessions AS s
-	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running')
+	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')
 	WHERE s.tenant_id = $1 AND `
 
 // Head implements [loop.Log].
@@ -60,6 +69,7 @@ func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head
 	return loop.Head{
 		TenantID: r.TenantID, SessionID: r.ID, ExternalID: orZero(r.ExternalID),
 		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted, ActiveRunID: orZero(r.ActiveRunID),
+		Ledger: r.ledger(),
 	}, nil
 }
 

@@ -63,6 +63,7 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return loop.State{}, loop.ErrNotFound
 	}
 	state.Messages, state.LastSeq, state.Epoch, state.Deleted = nil, h.LastSeq, h.Epoch, h.Deleted
+	state.Ledger = h.ledger()
 	if len(messages) > 0 {
 		state.Messages = messages
 	}

@@ -48,7 +48,7 @@ func (r sessionRow) info() loop.SessionInfo {
 const selectSession = `
 	SELECT s.id::text AS id, s.tenant_id, s.external_id, s.created_at, s.updated_at, s.last_seq, r.id::text AS active_run_id
 	FROM agentd.sessions s
-	LEFT JOIN agentd.runs r ON r.session_id = s.id AND r.status IN ('queued', 'running')
+	LEFT JOIN agentd.runs r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')
 	WHERE s.tenant_id = $1 AND s.deleted_at IS NULL`
 
 // GetSession returns the session with that id, or else the one to which the

@@ -5,6 +5,7 @@ package looptest
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -35,6 +36,7 @@ type Log struct {
 type session struct {
 	state   loop.State
 	events  []event.Event
+	ledger  []loop.LedgerRow
 	appends []string // the append id of each event
 }
 
@@ -117,6 +119,9 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 	if s.state.LastSeq != a.Expected {
 		return loop.Appended{}, loop.ErrConflict
 	}
+	if err := s.chain(a.Ledger); err != nil {
+		return loop.Appended{}, err
+	}
 	out := slices.Clone(a.Events)
 	for i := range out {
 		out[i].Seq = a.Expected + int64(i) + 1
@@ -136,6 +141,49 @@ func (l *Log) acknowledge(a loop.Append, done loop.Appended) (loop.Appended, err
 		}
 	}
 	return done, nil
+}
+
+// chain adds rows to the ledger if they follow its head.
+func (s *session) chain(rows []loop.LedgerRow) error {
+	for _, r := range rows {
+		if r.LedgerSeq != s.state.Ledger.Seq+1 || r.PrevHash != s.state.Ledger.Hash || r.Hash != r.Row.Hash() {
+			return fmt.Errorf("ledger row %d does not follow row %d", r.LedgerSeq, s.state.Ledger.Seq)
+		}
+		s.state.Ledger = loop.LedgerHead{Seq: r.LedgerSeq, Hash: r.Hash}
+		s.ledger = append(s.ledger, r)
+	}
+	return nil
+}
+
+// Ledger returns the decisions of a session.
+func (l *Log) Ledger(sessionID string) []loop.LedgerRow {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s, ok := l.sessions[sessionID]; ok {
+		return slices.Clone(s.ledger)
+	}
+	return nil
+}
+
+// Approval implements loop.Log.
+func (l *Log) Approval(_ context.Context, tenantID, approvalID string) (sessionID, runID string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for id, s := range l.sessions {
+		if s.state.TenantID != tenantID || s.state.Deleted {
+			continue
+		}
+		for _, r := range s.state.Runs {
+			for _, t := range r.Turns {
+				for _, c := range t.Calls {
+					if approvalID != "" && c.ApprovalID == approvalID {
+						return id, r.ID, nil
+					}
+				}
+			}
+		}
+	}
+	return "", "", loop.ErrNotFound
 }
 
 // target returns the session that a goes to: an existing one, or a fresh one
@@ -233,7 +281,7 @@ func (l *Log) HeadByExternalID(_ context.Context, tenantID, externalID string) (
 func (s *session) head() loop.Head {
 	h := loop.Head{
 		TenantID: s.state.TenantID, SessionID: s.state.SessionID, ExternalID: s.state.ExternalID,
-		LastSeq: s.state.LastSeq, Epoch: s.state.Epoch, Deleted: s.state.Deleted,
+		LastSeq: s.state.LastSeq, Epoch: s.state.Epoch, Deleted: s.state.Deleted, Ledger: s.state.Ledger,
 	}
 	for _, r := range s.state.Runs {
 		if r.Status.Active() {
@@ -264,6 +312,20 @@ func (l *Log) Request(_ context.Context, tenantID, sessionID, key string) (loop.
 			}
 		}
 		return q, true, nil
+	}
+	return s.handled(key, l.Now())
+}
+
+// handled looks for an input with that key that a hook answered.
+func (s *session) handled(key string, now time.Time) (loop.Request, bool, error) {
+	for _, e := range slices.Backward(s.events) {
+		p, err := event.Decode(e)
+		if err != nil {
+			return loop.Request{}, false, err
+		}
+		if h, ok := p.(event.InputHandled); ok && h.IdempotencyKey == key && now.Sub(e.At) <= 24*time.Hour {
+			return loop.Request{Handled: true, Reply: h.Reply, RequestSHA256: h.RequestSHA256, Seq: e.Seq - 1}, true, nil
+		}
 	}
 	return loop.Request{}, false, nil
 }

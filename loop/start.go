@@ -1,0 +1,171 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// StartRun stores the message and queues a run that answers it. The gate
+// BeforeInput is asked first: a message that it blocks is a [BlockedError], and
+// one that it handles starts nothing. Only then does a busy session refuse it,
+// with a [BusyError].
+func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
+	s := starting{c: c, cmd: cmd}
+	if err := s.validate(); err != nil {
+		return StartedRun{}, err
+	}
+	err := c.retry(ctx, cmd.TenantID, cmd.SessionID, func(h Head) (Append, error) { return s.plan(ctx, h) })
+	if err == nil {
+		err = s.refusal
+	}
+	if err != nil {
+		return StartedRun{}, err
+	}
+	return s.out, nil
+}
+
+// starting is a StartRun under way.
+type starting struct {
+	c   *Commands
+	cmd StartRun
+	// agent, text and digest are what the request comes to.
+	agent     string
+	text      string
+	sanitized bool
+	digest    string
+	inputID   string
+	// said is what the gate answered; it is asked once.
+	said *ruling[hooks.BeforeInput]
+
+	out StartedRun
+	// refusal is the caller's error once its reasons are stored.
+	refusal error
+}
+
+func (s *starting) validate() (err error) {
+	if s.agent, err = s.c.agent(s.cmd.Agent); err != nil {
+		return err
+	}
+	s.text, s.sanitized = event.CleanText(s.cmd.Text)
+	if strings.TrimSpace(s.text) == "" {
+		return &InvalidError{Field: "text", Problem: "is empty: send what the user said"}
+	}
+	if _, changed := event.CleanText(s.cmd.IdempotencyKey); changed {
+		return &InvalidError{Field: "idempotency_key", Problem: "is not valid text: send UTF-8 without U+0000"}
+	}
+	s.inputID = s.c.NewID()
+	if s.cmd.IdempotencyKey != "" {
+		// A repeated request asks the hooks about the same input.
+		s.inputID = uuid.NewSHA1(uuid.NameSpaceOID, []byte(s.cmd.SessionID+" "+s.cmd.IdempotencyKey)).String()
+		s.digest = requestDigest(s.agent, s.cmd.Text)
+	}
+	return nil
+}
+
+func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
+	if done, err := s.repeated(ctx); done || err != nil {
+		return Append{}, err
+	}
+	if err := s.ask(ctx); err != nil {
+		return Append{}, err
+	}
+	v := s.said.verdict
+	d := s.c.draft(h, s.cmd.Actor, "")
+	input := event.Digest{SHA256: digest(s.text), Bytes: int64(len(s.text))}
+	switch {
+	case v.Action == hooks.ActionBlock:
+		text, sanitized := event.CleanText(v.Reason.Text)
+		d.add(event.InputBlocked{
+			InputID: s.inputID, Agent: s.agent, Input: input, ReasonCode: v.Reason.Code, Reason: text, Sanitized: sanitized,
+		})
+		s.refusal = &BlockedError{ReasonCode: v.Reason.Code, Reason: text}
+	case v.Action == hooks.ActionHandled:
+		reply, sanitized := event.CleanText(v.Reply)
+		d.add(event.InputHandled{
+			InputID: s.inputID, Agent: s.agent, Input: input, Reply: reply,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest, Sanitized: sanitized,
+		})
+		s.out = StartedRun{Handled: true, Reply: reply, Seq: h.LastSeq}
+	case h.ActiveRunID != "" && len(s.said.decisions) == 0:
+		return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
+	case h.ActiveRunID != "":
+		d.add(event.InputRejected{InputID: s.inputID, Agent: s.agent, Input: input, Policy: "reject", ActiveRunID: h.ActiveRunID})
+		s.refusal = &BusyError{ActiveRunID: h.ActiveRunID}
+	default:
+		d = s.run(h, v.Value.Text)
+	}
+	d.decide(s.said.decisions)
+	return d.done()
+}
+
+// run drafts the message and its run.
+func (s *starting) run(h Head, text string) *draft {
+	c := s.c
+	text, sanitized := event.CleanText(text)
+	s.out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
+	s.refusal = nil
+	d := c.draft(h, s.cmd.Actor, s.out.RunID)
+	d.add(
+		event.MessageCreated{
+			MessageID: s.out.MessageID, Role: hooks.RoleUser, Sanitized: s.sanitized || sanitized,
+			Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
+		},
+		event.RunCreated{
+			Agent: s.agent, MessageID: s.out.MessageID, AssistantMessageID: s.out.AssistantMessageID,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
+		},
+		event.RunQueued{Ticket: 1},
+	)
+	d.job(1)
+	return d
+}
+
+// repeated answers a request whose key was seen before.
+func (s *starting) repeated(ctx context.Context) (bool, error) {
+	if s.cmd.IdempotencyKey == "" {
+		return false, nil
+	}
+	prior, ok, err := s.c.Log.Request(ctx, s.cmd.TenantID, s.cmd.SessionID, s.cmd.IdempotencyKey)
+	if err != nil || !ok {
+		return false, err
+	}
+	if prior.RequestSHA256 != s.digest {
+		return false, ErrKeyReused
+	}
+	s.refusal = nil
+	s.out = StartedRun{
+		RunID: prior.RunID, MessageID: prior.MessageID, AssistantMessageID: prior.AssistantMessageID,
+		Seq: prior.Seq, Repeated: true, Handled: prior.Handled, Reply: prior.Reply,
+	}
+	return true, nil
+}
+
+var errBlankInput = errors.New("the text is blank")
+
+func (s *starting) ask(ctx context.Context) error {
+	if s.said != nil {
+		return nil
+	}
+	in := hooks.BeforeInput{
+		TenantID: s.cmd.TenantID, SessionID: s.cmd.SessionID, InputID: s.inputID, Agent: s.agent, Text: s.text,
+	}
+	v, decisions, err := hooks.Ask(ctx, s.c.Asker, s.c.Hooks.BeforeInput, hooks.Position{
+		TenantID: in.TenantID, SessionID: in.SessionID, Subject: in.InputID, Attempt: 1,
+	}, in, func(in hooks.BeforeInput) error {
+		if blank(in.Text) {
+			return errBlankInput
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.said = &ruling[hooks.BeforeInput]{v, decisions}
+	return nil
+}
