@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // SessionInfo is a session as front doors show it. It is a value, read from
@@ -17,7 +18,7 @@ type SessionInfo struct {
 	// UpdatedAt is the time of the last event.
 	UpdatedAt time.Time
 	LastSeq   int64
-	// ActiveRunID is the run that is queued or running, "" if there is none.
+	// ActiveRunID is the run that is queued, running or waiting, "" if there is none.
 	ActiveRunID string
 }
 
@@ -43,6 +44,58 @@ type RunInfo struct {
 	// StartedAt is the first claim, nil before it; EndedAt the terminal event.
 	StartedAt *time.Time
 	EndedAt   *time.Time
+}
+
+// ApprovalInfo is an approval as front doors show it.
+type ApprovalInfo struct {
+	ID        string
+	TenantID  string
+	SessionID string
+	RunID     string
+	Turn      int
+	CallID    string
+	// Name and Arguments are the call exactly as it runs if the answer is yes;
+	// ArgumentsSHA256 (hex) is what the answer is bound to.
+	Name            string
+	Arguments       string
+	ArgumentsSHA256 string
+	// RequestedBy is "permission" or the gate whose hook asked for it.
+	RequestedBy string
+	Reason      string
+	// Decision is "" while the approval is pending.
+	Decision       event.ApprovalDecision
+	DecidedBy      event.Actor
+	DecisionReason string
+	RequestedAt    time.Time
+	// DecidedAt is nil while the approval is pending.
+	DecidedAt *time.Time
+}
+
+// ApprovalFilter narrows a list of approvals. The zero value is all of them.
+type ApprovalFilter struct {
+	// SessionID and RunID are "" for any.
+	SessionID   string
+	RunID       string
+	PendingOnly bool
+}
+
+// DecisionInfo is a row of the ledger as front doors show it.
+type DecisionInfo struct {
+	hooks.Row
+	// Hash is the row's hash as it is stored.
+	Hash [32]byte
+	// ToolName is the tool that was asked about, "" at other gates.
+	ToolName string
+	// PayloadErased says that the decision had a payload and has none any more.
+	PayloadErased bool
+}
+
+// DecisionFilter says whose decisions to list. One of the two has to be set.
+type DecisionFilter struct {
+	// RunID lists what was asked once the run was there; what was asked about
+	// its message is the session's.
+	RunID     string
+	SessionID string
 }
 
 // MessageInfo is a message as front doors show it.

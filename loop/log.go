@@ -128,6 +128,9 @@ type Head struct {
 	// ActiveRunID is the run that is queued, running or waiting, "" if there is
 	// none.
 	ActiveRunID string
+	// Waiting says that the active run waits for people: nothing happens until
+	// they answer.
+	Waiting bool
 }
 
 // Request is what an idempotency key stands for.

@@ -285,7 +285,7 @@ func (s *session) head() loop.Head {
 	}
 	for _, r := range s.state.Runs {
 		if r.Status.Active() {
-			h.ActiveRunID = r.ID
+			h.ActiveRunID, h.Waiting = r.ID, r.Status == loop.RunWaiting
 		}
 	}
 	return h
