@@ -20,6 +20,7 @@ type headRow struct {
 	Epoch       int64   `db:"run_epoch"`
 	Deleted     bool    `db:"deleted"`
 	ActiveRunID *string `db:"active_run_id"`
+	Waiting     bool    `db:"waiting"`
 	LedgerSeq   int64   `db:"ledger_seq"`
 	LedgerHead  []byte  `db:"ledger_head"`
 }
@@ -32,7 +33,7 @@ func (r headRow) ledger() loop.LedgerHead {
 
 const selectHead = `
 	SELECT s.id::text, s.tenant_id, s.external_id, s.last_seq, s.run_epoch, s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id,
-		s.ledger_seq, s.ledger_head
+		r.status IS NOT DISTINCT FROM 'waiting' AS waiting, s.ledger_seq, s.ledger_head
 	FROM agentd.sessions AS s
 	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')
 	WHERE s.tenant_id = $1 AND `
@@ -68,7 +69,7 @@ func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head
 	}
 	return loop.Head{
 		TenantID: r.TenantID, SessionID: r.ID, ExternalID: orZero(r.ExternalID),
-		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted, ActiveRunID: orZero(r.ActiveRunID),
+		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted, ActiveRunID: orZero(r.ActiveRunID), Waiting: r.Waiting,
 		Ledger: r.ledger(),
 	}, nil
 }
@@ -78,47 +79,4 @@ func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head
 func storable(text string) bool {
 	_, changed := event.CleanText(text)
 	return !changed
-}
-
-// requestRow is the run that a key started; all nil when there is none.
-type requestRow struct {
-	RunID              *string `db:"id"`
-	MessageID          *string `db:"message_id"`
-	AssistantMessageID *string `db:"assistant_message_id"`
-	SHA256             *string `db:"request_sha256"`
-	Position           *int64  `db:"position"`
-}
-
-// Request implements [loop.Log]. The newest run counts, since a key may be
-// used again when it has run out.
-func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (loop.Request, bool, error) {
-	id, ok := canonicalID(sessionID)
-	if !ok || !storable(tenantID) {
-		return loop.Request{}, false, loop.ErrNotFound
-	}
-	key, _ = event.CleanText(key)
-	rows, _ := s.pool.Query(ctx, `
-		SELECT r.id::text, r.message_id::text, r.assistant_message_id::text, r.request_sha256, r.position
-		FROM agentd.sessions AS s
-		LEFT JOIN LATERAL (
-			SELECT r.id, r.message_id, r.assistant_message_id, r.request_sha256, m.position
-			FROM agentd.runs AS r
-			LEFT JOIN agentd.messages AS m ON m.id = r.message_id AND m.session_id = r.session_id
-			WHERE r.session_id = s.id AND r.idempotency_key = $3 AND r.created_at > agentd.clock() - interval '24 hours'
-			ORDER BY r.created_seq DESC
-			LIMIT 1) AS r ON true
-		WHERE s.id = $1 AND s.tenant_id = $2`, id, tenantID, key) // rows has the error
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[requestRow])
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return loop.Request{}, false, loop.ErrNotFound
-	case err != nil:
-		return loop.Request{}, false, failed("look up request", err)
-	case r.RunID == nil:
-		return loop.Request{}, false, nil
-	}
-	return loop.Request{
-		RunID: *r.RunID, MessageID: *r.MessageID, AssistantMessageID: *r.AssistantMessageID,
-		RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.Position)-1, 0),
-	}, true, nil
 }

@@ -17,11 +17,12 @@ import (
 // changes are the net effect of an append on the projections, one element per
 // row. A field that is not valid leaves its column as it is.
 type changes struct {
-	session  sessionChange
-	runs     []runChange
-	turns    []turnChange
-	messages []messageRow
-	calls    []callChange
+	session   sessionChange
+	runs      []runChange
+	turns     []turnChange
+	messages  []messageRow
+	calls     []callChange
+	approvals []approvalChange
 }
 
 type sessionChange struct {
@@ -52,6 +53,7 @@ type runChange struct {
 	cancelReason       pgtype.Text
 	reason             pgtype.Text
 	err                pgtype.Text
+	hookSet            pgtype.Text // empty: none
 	createdAt          time.Time
 	createdSeq         int64
 	startedAt          pgtype.Timestamptz
@@ -105,6 +107,10 @@ type callChange struct {
 	isError         pgtype.Bool
 	reason          pgtype.Text
 	resultMessageID pgtype.UUID
+	approvalID      pgtype.UUID
+	asked           pgtype.Text // the arguments that people were asked about
+	final           pgtype.Text
+	blockedBy       pgtype.Text
 	position        int64
 	proposedAt      time.Time
 	startedAt       pgtype.Timestamptz
@@ -160,6 +166,7 @@ func (p *projector) add(e event.Event, payload event.Payload) error {
 	p.addToRun(e, payload)
 	p.addToTurn(e, payload)
 	p.addToCall(e, payload)
+	p.addToApproval(e, payload)
 	return p.err
 }
 
@@ -175,9 +182,12 @@ func (p *projector) addToRun(e event.Event, payload event.Payload) {
 		r := p.run(e)
 		r.status, r.ticket, r.notBefore = runStatus(loop.RunQueued), bigint(v.Ticket), noTime
 	case event.RunStarted:
-		p.claim(e, v.WorkerID, v.Epoch).startedAt = at(e.At)
+		p.claim(e, v.WorkerID, v.Epoch, v.HookSet).startedAt = at(e.At)
 	case event.RunResumed:
-		p.claim(e, v.WorkerID, v.Epoch)
+		p.claim(e, v.WorkerID, v.Epoch, v.HookSet)
+	case event.RunSuspended:
+		r := p.run(e)
+		r.status, r.workerID = runStatus(loop.RunWaiting), noUUID
 	case event.RunReleased:
 		r := p.run(e)
 		r.status, r.ticket, r.epoch, r.workerID = runStatus(loop.RunQueued), bigint(v.Ticket), bigint(v.Epoch), noUUID
@@ -205,8 +215,9 @@ func (p *projector) finishStep(e event.Event) {
 	r.takeovers, r.takeoversMore = integer(0), 0
 }
 
-func (p *projector) claim(e event.Event, workerID string, epoch int64) *runChange {
+func (p *projector) claim(e event.Event, workerID string, epoch int64, hookSet string) *runChange {
 	r := p.run(e)
+	r.hookSet = pgtype.Text{String: hookSet, Valid: true}
 	r.status, r.workerID, r.epoch, r.notBefore = runStatus(loop.RunRunning), p.id(workerID), bigint(epoch), noTime
 	p.session.epoch = bigint(epoch)
 	return r
@@ -253,6 +264,11 @@ func (p *projector) addToCall(e event.Event, payload event.Payload) {
 	case event.ToolStarted:
 		c := p.call(v.CallID, loop.CallStarted)
 		c.attempt, c.startedAt = integer(v.Attempt), at(e.At)
+		if v.Arguments != nil {
+			c.final = pgtype.Text{String: *v.Arguments, Valid: true}
+		}
+	case event.ToolBlocked:
+		p.call(v.CallID, loop.CallBlocked).blockedBy = pgtype.Text{String: v.By, Valid: true}
 	case event.ToolExecuted:
 		c := p.call(v.CallID, loop.CallExecuted)
 		c.success, c.executedAt = boolean(v.Success), at(e.At)

@@ -28,19 +28,19 @@ FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6:
 ` + ownSession
 
 	runColumns = `unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bigint[], $6::uuid[], $7::bigint[], $8::integer[], $9::integer[],
-	$10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::bigint[]`
+	$10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::bigint[], $18::text[]`
 	runNames = `session_id, append_id, id, status, ticket, worker_id, epoch, takeovers, takeovers_more,
-	not_before, cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq`
+	not_before, cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set`
 
 	insertRuns = `
 INSERT INTO agentd.runs (id, tenant_id, session_id, status, ticket, worker_id, epoch, takeovers, not_before,
-	cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq,
+	cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set,
 	agent, message_id, assistant_message_id, idempotency_key, request_sha256, created_at, created_seq)
 SELECT c.id, s.tenant_id, s.id, c.status, coalesce(c.ticket, 0), nullif(c.worker_id, '` + zeroUUID + `'),
 	coalesce(c.epoch, 0), coalesce(c.takeovers, 0) + c.takeovers_more, nullif(c.not_before, '-infinity'),
-	c.cancel_requested_at, nullif(c.cancel_reason, ''), c.reason, c.error, c.started_at, c.ended_at, c.ended_seq,
+	c.cancel_requested_at, nullif(c.cancel_reason, ''), c.reason, c.error, c.started_at, c.ended_at, c.ended_seq, nullif(c.hook_set, ''),
 	c.agent, c.message_id, c.assistant_message_id, c.idempotency_key, c.request_sha256, c.created_at, c.created_seq
-FROM ` + runColumns + `, $18::text[], $19::uuid[], $20::uuid[], $21::text[], $22::text[], $23::timestamptz[], $24::bigint[])
+FROM ` + runColumns + `, $19::text[], $20::uuid[], $21::uuid[], $22::text[], $23::text[], $24::timestamptz[], $25::bigint[])
 	AS c (` + runNames + `, agent, message_id, assistant_message_id, idempotency_key, request_sha256, created_at, created_seq)
 ` + ownSession
 
@@ -60,7 +60,8 @@ UPDATE agentd.runs AS r SET
 	error = coalesce(c.error, r.error),
 	started_at = coalesce(c.started_at, r.started_at),
 	ended_at = coalesce(c.ended_at, r.ended_at),
-	ended_seq = coalesce(c.ended_seq, r.ended_seq)
+	ended_seq = coalesce(c.ended_seq, r.ended_seq),
+	hook_set = nullif(coalesce(c.hook_set, r.hook_set), '')
 FROM ` + runColumns + `) AS c (` + runNames + `)
 ` + ownSession + `
 WHERE r.id = c.id AND r.session_id IS NOT DISTINCT FROM s.id
@@ -104,17 +105,20 @@ FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::integer[], $6::t
 LEFT JOIN agentd.tool_calls AS k ON k.id = c.call_id AND k.session_id IS NOT DISTINCT FROM c.session_id`
 
 	callColumns = `unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::integer[], $6::boolean[], $7::text[], $8::bigint[],
-	$9::boolean[], $10::text[], $11::uuid[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[]`
+	$9::boolean[], $10::text[], $11::uuid[], $12::timestamptz[], $13::timestamptz[], $14::timestamptz[],
+	$15::uuid[], $16::text[], $17::text[], $18::text[]`
 	callNames = `session_id, append_id, id, status, attempt, success, output_sha256, output_bytes,
-	is_error, result_reason, result_message_id, started_at, executed_at, done_at`
+	is_error, result_reason, result_message_id, started_at, executed_at, done_at,
+	approval_id, asked, final_arguments, blocked_by`
 	insertCalls = `
 INSERT INTO agentd.tool_calls (id, tenant_id, session_id, run_id, turn_no, call_no, name, arguments, provider_call_id,
 	status, attempt, success, output_sha256, output_bytes, is_error, result_reason, result_message_id, position,
-	proposed_at, started_at, executed_at, done_at)
+	proposed_at, started_at, executed_at, done_at, approval_id, final_arguments, blocked_by)
 SELECT c.id, s.tenant_id, s.id, c.run_id, c.turn_no, c.call_no, c.name, c.arguments, c.provider_call_id,
 	c.status, coalesce(c.attempt, 0), c.success, c.output_sha256, c.output_bytes, c.is_error, c.result_reason, c.result_message_id, c.position,
-	c.proposed_at, c.started_at, c.executed_at, c.done_at
-FROM ` + callColumns + `, $15::uuid[], $16::integer[], $17::integer[], $18::text[], $19::text[], $20::text[], $21::bigint[], $22::timestamptz[])
+	c.proposed_at, c.started_at, c.executed_at, c.done_at,
+	c.approval_id, coalesce(c.final_arguments, nullif(c.asked, c.arguments)), c.blocked_by
+FROM ` + callColumns + `, $19::uuid[], $20::integer[], $21::integer[], $22::text[], $23::text[], $24::text[], $25::bigint[], $26::timestamptz[])
 	AS c (` + callNames + `, run_id, turn_no, call_no, name, arguments, provider_call_id, position, proposed_at)
 ` + ownSession
 	updateCalls = `
@@ -129,7 +133,10 @@ UPDATE agentd.tool_calls AS k SET
 	result_message_id = coalesce(c.result_message_id, k.result_message_id),
 	started_at = coalesce(c.started_at, k.started_at),
 	executed_at = coalesce(c.executed_at, k.executed_at),
-	done_at = coalesce(c.done_at, k.done_at)
+	done_at = coalesce(c.done_at, k.done_at),
+	approval_id = coalesce(c.approval_id, k.approval_id),
+	final_arguments = coalesce(c.final_arguments, nullif(c.asked, k.arguments), k.final_arguments),
+	blocked_by = coalesce(c.blocked_by, k.blocked_by)
 FROM ` + callColumns + `) AS c (` + callNames + `)
 ` + ownSession + `
 WHERE k.id = c.id AND k.session_id IS NOT DISTINCT FROM s.id`
@@ -170,6 +177,10 @@ type projections struct {
 	callsNew    []row[callChange]
 	calls       []row[callChange]
 	messages    []row[messageRow]
+	asked       []row[approvalChange]
+	decided     []row[approvalChange]
+	decisions   []row[decisionRow]
+	payloads    []row[payloadRow]
 }
 
 func (p *projections) add(r *request) {
@@ -203,11 +214,26 @@ func (p *projections) add(r *request) {
 	for i := range r.changes.messages {
 		p.messages = append(p.messages, row[messageRow]{r, &r.changes.messages[i]})
 	}
+	for i := range r.changes.approvals {
+		c := row[approvalChange]{r, &r.changes.approvals[i]}
+		if c.v.created {
+			p.asked = append(p.asked, c)
+		} else {
+			p.decided = append(p.decided, c)
+		}
+	}
+	for i := range r.ledger.decisions {
+		p.decisions = append(p.decisions, row[decisionRow]{r, &r.ledger.decisions[i]})
+	}
+	for i := range r.ledger.payloads {
+		p.payloads = append(p.payloads, row[payloadRow]{r, &r.ledger.payloads[i]})
+	}
 }
 
 // queue adds the statements that have rows. A run that ends makes room for
 // the one that is queued in the same append, so ends come first; a turn needs
-// its run and a call its turn.
+// its run, a call its turn, an
+// approval its call and a payload its decision.
 func (p *projections) queue(b *pgx.Batch) {
 	queue(b, updateRuns, p.runsEnded, runArgs)
 	queue(b, insertRuns, p.runsCreated, newRunArgs)
@@ -217,6 +243,10 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, insertCalls, p.callsNew, newCallArgs)
 	queue(b, updateCalls, p.calls, callArgs)
 	queue(b, insertMessages, p.messages, messageArgs)
+	queue(b, insertApprovals, p.asked, newApprovalArgs)
+	queue(b, updateApprovals, p.decided, approvalArgs)
+	queue(b, insertDecisions, p.decisions, decisionArgs)
+	queue(b, insertPayloads, p.payloads, payloadArgs)
 }
 
 func queue[T any](b *pgx.Batch, sql string, rows []row[T], args func([]row[T]) []any) {
@@ -245,6 +275,7 @@ func runArgs(rows []row[runChange]) []any {
 		column(rows, func(r *c) pgtype.Timestamptz { return r.startedAt }),
 		column(rows, func(r *c) pgtype.Timestamptz { return r.endedAt }),
 		column(rows, func(r *c) pgtype.Int8 { return r.endedSeq }),
+		column(rows, func(r *c) pgtype.Text { return r.hookSet }),
 	}
 }
 
@@ -319,6 +350,10 @@ func callArgs(rows []row[callChange]) []any {
 		column(rows, func(k *c) pgtype.Timestamptz { return k.startedAt }),
 		column(rows, func(k *c) pgtype.Timestamptz { return k.executedAt }),
 		column(rows, func(k *c) pgtype.Timestamptz { return k.doneAt }),
+		column(rows, func(k *c) pgtype.UUID { return k.approvalID }),
+		column(rows, func(k *c) pgtype.Text { return k.asked }),
+		column(rows, func(k *c) pgtype.Text { return k.final }),
+		column(rows, func(k *c) pgtype.Text { return k.blockedBy }),
 	}
 }
 
