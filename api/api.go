@@ -24,8 +24,11 @@ type Commands interface {
 	CreateSession(ctx context.Context, cmd loop.CreateSession) (loop.SessionRef, error)
 	// DeleteSession refuses with [loop.ErrBusy] while a run is active.
 	DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error
-	// StartRun returns once the message and the run are durable.
+	// StartRun returns once the message and the run are durable. What a hook
+	// refuses is [loop.ErrBlocked].
 	StartRun(ctx context.Context, cmd loop.StartRun) (loop.StartedRun, error)
+	// DecideApproval refuses with [loop.ErrDecided] if there is another answer.
+	DecideApproval(ctx context.Context, cmd loop.DecideApproval) (loop.Decided, error)
 	// CancelRun may be repeated; [loop.ErrRunEnded] if the run ended otherwise.
 	CancelRun(ctx context.Context, cmd loop.CancelRun) error
 }
@@ -46,6 +49,12 @@ type Reader interface {
 	GetRun(ctx context.Context, tenantID, runID string) (loop.RunInfo, error)
 	// ListRuns returns the newest first; sessionID "" means all sessions.
 	ListRuns(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.RunInfo, error)
+	// GetApproval finds an approval by its id alone.
+	GetApproval(ctx context.Context, tenantID, approvalID string) (loop.ApprovalInfo, error)
+	// ListApprovals returns the newest first.
+	ListApprovals(ctx context.Context, tenantID string, filter loop.ApprovalFilter, page loop.Page) ([]loop.ApprovalInfo, error)
+	// ListDecisions returns them in the order of the ledger.
+	ListDecisions(ctx context.Context, tenantID string, filter loop.DecisionFilter, page loop.Page) ([]loop.DecisionInfo, error)
 }
 
 // Feed reads the log. Implementations are safe for concurrent use.
@@ -118,6 +127,8 @@ func New(c Config) http.Handler {
 	inner.Handle(sessionPath, sessions)
 	inner.Handle(agentdv1connect.SessionServiceWatchEventsProcedure, s.streamed(sessions))
 	inner.Handle(agentdv1connect.NewRunServiceHandler(&runService{server: s}, options))
+	inner.Handle(agentdv1connect.NewApprovalServiceHandler(&approvalService{server: s}, options))
+	inner.Handle(agentdv1connect.NewLedgerServiceHandler(&ledgerService{server: s}, options))
 	inner.Handle("GET /v1/sessions/{id}/events", &sse.Handler{
 		Open: s.openSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
 	})

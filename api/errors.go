@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/sse"
@@ -49,10 +50,12 @@ var foreseen = []struct {
 	reason  string
 	message string // "" means the error's own
 }{
-	{loop.ErrNotFound, connect.CodeNotFound, "not_found", "there is no such session or run"},
+	{loop.ErrNotFound, connect.CodeNotFound, "not_found", "there is no such session, run or approval"},
 	{loop.ErrInvalid, connect.CodeInvalidArgument, "invalid_argument", "the request is invalid"},
 	{loop.ErrBusy, connect.CodeAborted, "session_busy", "the session has an active run: wait for it or cancel it"},
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", "the idempotency key was used for another request: send a fresh one"},
+	{loop.ErrBlocked, connect.CodePermissionDenied, "input_blocked", "the message was refused by a check"},
+	{loop.ErrDecided, connect.CodeAborted, "already_decided", "the approval is already decided"},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", "the session moved on in the meantime: try again"},
 	{loop.ErrUnavailable, connect.CodeUnavailable, "unavailable", "the database cannot be reached right now: try again"},
@@ -92,16 +95,34 @@ func (s *server) failureOf(ctx context.Context, err error) failure {
 			message = known.err.Error()
 		}
 		f := newFailure(known.code, known.reason, message)
-		var busy *loop.BusyError
-		if errors.As(err, &busy) {
-			f.detail.ActiveRunId = busy.ActiveRunID
-		}
+		f.addWhy(err)
 		return f
 	}
 	f := newFailure(connect.CodeInternal, "internal", "something went wrong inside agentd; its log has the cause under the error id")
 	f.detail.ErrorId = uuid.NewString()
 	s.Log.ErrorContext(ctx, "request failed", slog.String("error_id", f.detail.ErrorId), slog.Any("error", err))
 	return f
+}
+
+// addWhy adds what typed errors know, whose sentences are made for clients.
+func (f *failure) addWhy(err error) {
+	var (
+		busy    *loop.BusyError
+		blocked *loop.BlockedError
+		decided *loop.DecidedError
+	)
+	switch {
+	case errors.As(err, &busy):
+		f.detail.ActiveRunId = busy.ActiveRunID
+	case errors.As(err, &blocked):
+		f.message = blocked.Error()
+		f.detail.Blocked = &agentdv1.BlockReason{Code: blocked.ReasonCode, Text: blocked.Reason}
+	case errors.As(err, &decided):
+		f.message = decided.Error()
+		f.detail.Decided = &agentdv1.EarlierDecision{
+			Decision: string(decided.Decision), By: wireActor(decided.By), At: timestamppb.New(decided.At),
+		}
+	}
 }
 
 func (f failure) connectError() *connect.Error {

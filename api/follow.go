@@ -57,7 +57,10 @@ func (s *server) head(ctx context.Context, tenantID, sessionID string) (loop.Hea
 	return h, err
 }
 
-func (f *follower) saidAll(h loop.Head) bool { return f.after >= h.LastSeq && h.ActiveRunID == "" }
+// saidAll is true as well while people are waited for: they may take days.
+func (f *follower) saidAll(h loop.Head) bool {
+	return f.after >= h.LastSeq && (h.ActiveRunID == "" || h.Waiting)
+}
 
 // Next implements [sse.Stream].
 func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
@@ -93,7 +96,7 @@ func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
 	if len(events) > 0 {
 		last := events[len(events)-1]
 		f.after = last.Seq
-		f.mayBeIdle = last.RunID == "" || endsRun(last.Type)
+		f.mayBeIdle = last.RunID == "" || leavesIdle(last.Type)
 	}
 	return events, nil
 }
@@ -128,6 +131,12 @@ func (f *follower) isStopping() bool {
 	}
 }
 
-func endsRun(t event.Type) bool {
-	return t == event.TypeRunCompleted || t == event.TypeRunFailed || t == event.TypeRunCancelled
+// leavesIdle reports whether nobody may be at work on the run behind the event.
+func leavesIdle(t event.Type) bool {
+	switch t {
+	case event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, event.TypeRunSuspended, event.TypeApprovalDecided:
+		return true
+	default:
+		return false
+	}
 }

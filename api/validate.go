@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/sse"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
@@ -89,10 +90,27 @@ func pageSize(asked int32, fallback, limit int) (int, error) {
 	return min(int(asked), limit), nil
 }
 
-// page asks for one element more than the page has, which says whether another
-// page follows.
+// checkDecision reports whether the answer is yes.
+func checkDecision(d agentdv1.ApprovalDecision) (approve bool, err error) {
+	switch d {
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE:
+		return true, nil
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY:
+		return false, nil
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED:
+	}
+	return false, invalid("decision", "is no answer: send APPROVAL_DECISION_APPROVE or APPROVAL_DECISION_DENY")
+}
+
+// page is pageOf for most lists.
 func page(size int32, token string) (loop.Page, error) {
-	n, err := pageSize(size, defaultPage, maxPage)
+	return pageOf(size, token, defaultPage, maxPage)
+}
+
+// pageOf asks for one element more than the page has, which says whether another
+// page follows.
+func pageOf(size int32, token string, fallback, limit int) (loop.Page, error) {
+	n, err := pageSize(size, fallback, limit)
 	if err != nil {
 		return loop.Page{}, err
 	}

@@ -19,7 +19,7 @@ func wireEvent(e event.Event) *agentdv1.Event {
 		Turn:      uint32(e.Turn),
 		Type:      string(e.Type),
 		At:        timestamppb.New(e.At),
-		Actor:     &agentdv1.Actor{Kind: string(e.Actor.Kind), Id: e.Actor.ID},
+		Actor:     wireActor(e.Actor),
 		DataJson:  string(e.Payload),
 	}
 }
@@ -70,6 +70,8 @@ func wireStatus(s loop.RunStatus) agentdv1.RunStatus {
 		return agentdv1.RunStatus_RUN_STATUS_QUEUED
 	case loop.RunRunning:
 		return agentdv1.RunStatus_RUN_STATUS_RUNNING
+	case loop.RunWaiting:
+		return agentdv1.RunStatus_RUN_STATUS_WAITING
 	case loop.RunCompleted:
 		return agentdv1.RunStatus_RUN_STATUS_COMPLETED
 	case loop.RunFailed:

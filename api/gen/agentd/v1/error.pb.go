@@ -9,6 +9,7 @@ package agentdv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -29,15 +30,19 @@ type ErrorReason struct {
 	// A stable word for programs: not_found, invalid_argument, session_busy,
 	// idempotency_key_reused, run_ended, not_allowed, conflict, bad_cursor,
 	// cursor_ahead, bad_page_token, unauthenticated, cross_origin,
-	// host_not_allowed, no_route, stopping, unavailable, canceled,
-	// deadline_exceeded, internal. More may be added.
+	// host_not_allowed, input_blocked, already_decided, no_route, stopping,
+	// unavailable, canceled, deadline_exceeded, internal. More may be added.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The request field that is wrong; empty if none is to blame.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
 	// For session_busy: the run that has to end first.
 	ActiveRunId string `protobuf:"bytes,3,opt,name=active_run_id,json=activeRunId,proto3" json:"active_run_id,omitempty"`
 	// For internal: what to look for in the server's log, which has the cause.
-	ErrorId       string `protobuf:"bytes,4,opt,name=error_id,json=errorId,proto3" json:"error_id,omitempty"`
+	ErrorId string `protobuf:"bytes,4,opt,name=error_id,json=errorId,proto3" json:"error_id,omitempty"`
+	// For input_blocked: what the hook said.
+	Blocked *BlockReason `protobuf:"bytes,5,opt,name=blocked,proto3" json:"blocked,omitempty"`
+	// For already_decided: the answer that the approval has.
+	Decided       *EarlierDecision `protobuf:"bytes,6,opt,name=decided,proto3" json:"decided,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -100,16 +105,158 @@ func (x *ErrorReason) GetErrorId() string {
 	return ""
 }
 
+func (x *ErrorReason) GetBlocked() *BlockReason {
+	if x != nil {
+		return x.Blocked
+	}
+	return nil
+}
+
+func (x *ErrorReason) GetDecided() *EarlierDecision {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
+// BlockReason is why a hook refused a message.
+type BlockReason struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A word for programs, such as input_too_long.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// A sentence for people; may be empty.
+	Text          string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BlockReason) Reset() {
+	*x = BlockReason{}
+	mi := &file_agentd_v1_error_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BlockReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BlockReason) ProtoMessage() {}
+
+func (x *BlockReason) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_error_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BlockReason.ProtoReflect.Descriptor instead.
+func (*BlockReason) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_error_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *BlockReason) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *BlockReason) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// EarlierDecision is the answer that came first.
+type EarlierDecision struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// approved, denied, or cancelled: the run ended before anybody answered.
+	Decision string `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
+	// Who answered.
+	By *Actor `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// When.
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarlierDecision) Reset() {
+	*x = EarlierDecision{}
+	mi := &file_agentd_v1_error_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarlierDecision) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarlierDecision) ProtoMessage() {}
+
+func (x *EarlierDecision) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_error_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarlierDecision.ProtoReflect.Descriptor instead.
+func (*EarlierDecision) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_error_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *EarlierDecision) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *EarlierDecision) GetBy() *Actor {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *EarlierDecision) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 var File_agentd_v1_error_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_error_proto_rawDesc = "" +
 	"\n" +
-	"\x15agentd/v1/error.proto\x12\tagentd.v1\"z\n" +
+	"\x15agentd/v1/error.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe2\x01\n" +
 	"\vErrorReason\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\"\n" +
 	"\ractive_run_id\x18\x03 \x01(\tR\vactiveRunId\x12\x19\n" +
-	"\berror_id\x18\x04 \x01(\tR\aerrorIdB\x9c\x01\n" +
+	"\berror_id\x18\x04 \x01(\tR\aerrorId\x120\n" +
+	"\ablocked\x18\x05 \x01(\v2\x16.agentd.v1.BlockReasonR\ablocked\x124\n" +
+	"\adecided\x18\x06 \x01(\v2\x1a.agentd.v1.EarlierDecisionR\adecided\"5\n" +
+	"\vBlockReason\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"{\n" +
+	"\x0fEarlierDecision\x12\x1a\n" +
+	"\bdecision\x18\x01 \x01(\tR\bdecision\x12 \n" +
+	"\x02by\x18\x02 \x01(\v2\x10.agentd.v1.ActorR\x02by\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02atB\x9c\x01\n" +
 	"\rcom.agentd.v1B\n" +
 	"ErrorProtoP\x01Z:github.com/seed-2ca4966b/agentd/api/gen/agentd/v1;agentdv1\xa2\x02\x03AXX\xaa\x02\tAgentd.V1\xca\x02\tAgentd\\V1\xe2\x02\x15Agentd\\V1\\GPBMetadata\xea\x02\n" +
 	"Agentd::V1b\x06proto3"
@@ -126,16 +273,24 @@ func file_agentd_v1_error_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_error_proto_rawDescData
 }
 
-var file_agentd_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 1)
+var file_agentd_v1_error_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_agentd_v1_error_proto_goTypes = []any{
-	(*ErrorReason)(nil), // 0: agentd.v1.ErrorReason
+	(*ErrorReason)(nil),           // 0: agentd.v1.ErrorReason
+	(*BlockReason)(nil),           // 1: agentd.v1.BlockReason
+	(*EarlierDecision)(nil),       // 2: agentd.v1.EarlierDecision
+	(*Actor)(nil),                 // 3: agentd.v1.Actor
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_agentd_v1_error_proto_depIdxs = []int32{
-	0, // [0:0] is the sub-list for method output_type
-	0, // [0:0] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	1, // 0: agentd.v1.ErrorReason.blocked:type_name -> agentd.v1.BlockReason
+	2, // 1: agentd.v1.ErrorReason.decided:type_name -> agentd.v1.EarlierDecision
+	3, // 2: agentd.v1.EarlierDecision.by:type_name -> agentd.v1.Actor
+	4, // 3: agentd.v1.EarlierDecision.at:type_name -> google.protobuf.Timestamp
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_error_proto_init() }
@@ -143,13 +298,14 @@ func file_agentd_v1_error_proto_init() {
 	if File_agentd_v1_error_proto != nil {
 		return
 	}
+	file_agentd_v1_event_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_error_proto_rawDesc), len(file_agentd_v1_error_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   1,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -40,6 +40,8 @@ const (
 	RunStatus_RUN_STATUS_FAILED RunStatus = 5
 	// It was cancelled.
 	RunStatus_RUN_STATUS_CANCELLED RunStatus = 6
+	// People have to answer its approvals before anything else can happen.
+	RunStatus_RUN_STATUS_WAITING RunStatus = 7
 )
 
 // Enum value maps for RunStatus.
@@ -52,6 +54,7 @@ var (
 		4: "RUN_STATUS_COMPLETED",
 		5: "RUN_STATUS_FAILED",
 		6: "RUN_STATUS_CANCELLED",
+		7: "RUN_STATUS_WAITING",
 	}
 	RunStatus_value = map[string]int32{
 		"RUN_STATUS_UNSPECIFIED": 0,
@@ -61,6 +64,7 @@ var (
 		"RUN_STATUS_COMPLETED":   4,
 		"RUN_STATUS_FAILED":      5,
 		"RUN_STATUS_CANCELLED":   6,
+		"RUN_STATUS_WAITING":     7,
 	}
 )
 
@@ -353,7 +357,7 @@ func (x *StartRunRequest) GetPolicy() string {
 // StartRunResponse names what was made.
 type StartRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run.
+	// The run; empty, as the two ids below, if the message was handled.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// The stored user message.
 	MessageId string `protobuf:"bytes,2,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
@@ -364,8 +368,12 @@ type StartRunResponse struct {
 	After uint64 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
 	// The idempotency key had already started this run; nothing new was made.
 	AlreadyStarted bool `protobuf:"varint,5,opt,name=already_started,json=alreadyStarted,proto3" json:"already_started,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// A hook answered the message by itself: nothing was started.
+	Handled bool `protobuf:"varint,6,opt,name=handled,proto3" json:"handled,omitempty"`
+	// The answer, if the message was handled; no model is ever sent it.
+	Reply         string `protobuf:"bytes,7,opt,name=reply,proto3" json:"reply,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StartRunResponse) Reset() {
@@ -431,6 +439,20 @@ func (x *StartRunResponse) GetAlreadyStarted() bool {
 		return x.AlreadyStarted
 	}
 	return false
+}
+
+func (x *StartRunResponse) GetHandled() bool {
+	if x != nil {
+		return x.Handled
+	}
+	return false
+}
+
+func (x *StartRunResponse) GetReply() string {
+	if x != nil {
+		return x.Reply
+	}
+	return ""
 }
 
 // GetRunRequest names a run.
@@ -768,14 +790,16 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
-	"\x06policy\x18\x05 \x01(\tR\x06policy\"\xb9\x01\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\"\xe9\x01\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
 	"message_id\x18\x02 \x01(\tR\tmessageId\x120\n" +
 	"\x14assistant_message_id\x18\x03 \x01(\tR\x12assistantMessageId\x12\x14\n" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12'\n" +
-	"\x0falready_started\x18\x05 \x01(\bR\x0ealreadyStarted\"&\n" +
+	"\x0falready_started\x18\x05 \x01(\bR\x0ealreadyStarted\x12\x18\n" +
+	"\ahandled\x18\x06 \x01(\bR\ahandled\x12\x14\n" +
+	"\x05reply\x18\a \x01(\tR\x05reply\"&\n" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"2\n" +
 	"\x0eGetRunResponse\x12 \n" +
@@ -792,7 +816,7 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x13\n" +
-	"\x11CancelRunResponse*\xba\x01\n" +
+	"\x11CancelRunResponse*\xd2\x01\n" +
 	"\tRunStatus\x12\x1a\n" +
 	"\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13RUN_STATUS_ENQUEUED\x10\x01\x12\x15\n" +
@@ -800,7 +824,8 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x12RUN_STATUS_RUNNING\x10\x03\x12\x18\n" +
 	"\x14RUN_STATUS_COMPLETED\x10\x04\x12\x15\n" +
 	"\x11RUN_STATUS_FAILED\x10\x05\x12\x18\n" +
-	"\x14RUN_STATUS_CANCELLED\x10\x062\xac\x02\n" +
+	"\x14RUN_STATUS_CANCELLED\x10\x06\x12\x16\n" +
+	"\x12RUN_STATUS_WAITING\x10\a2\xac\x02\n" +
 	"\n" +
 	"RunService\x12C\n" +
 	"\bStartRun\x12\x1a.agentd.v1.StartRunRequest\x1a\x1b.agentd.v1.StartRunResponse\x12B\n" +

@@ -35,7 +35,7 @@ type Session struct {
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The seq of the last event.
 	LastSeq uint64 `protobuf:"varint,5,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
-	// The run that is queued or running; empty if there is none.
+	// The run that is queued, running or waiting; empty if there is none.
 	ActiveRunId   string `protobuf:"bytes,6,opt,name=active_run_id,json=activeRunId,proto3" json:"active_run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -788,8 +788,9 @@ type WatchEventsRequest struct {
 	// Events with a higher seq are sent; 0 replays all. One above the session's
 	// last seq is refused with out_of_range.
 	After uint64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
-	// End the stream once everything is sent and no run is queued or running.
-	// Otherwise it stays open until the client leaves.
+	// End the stream once everything is sent and no run is queued or running; one
+	// that waits for people is not. Otherwise it stays open until the client
+	// leaves.
 	UntilIdle     bool `protobuf:"varint,3,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

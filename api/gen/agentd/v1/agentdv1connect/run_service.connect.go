@@ -46,7 +46,9 @@ const (
 // RunServiceClient is a client for the agentd.v1.RunService service.
 type RunServiceClient interface {
 	// StartRun stores a user message and starts the run that answers it. It
-	// returns once both are durable; the answer arrives as events.
+	// returns once both are durable; the answer arrives as events. A hook may
+	// answer by itself (handled), or refuse the message: permission_denied with
+	// the reason input_blocked. Neither starts a run.
 	StartRun(context.Context, *connect.Request[v1.StartRunRequest]) (*connect.Response[v1.StartRunResponse], error)
 	// GetRun returns a run.
 	GetRun(context.Context, *connect.Request[v1.GetRunRequest]) (*connect.Response[v1.GetRunResponse], error)
@@ -131,7 +133,9 @@ func (c *runServiceClient) CancelRun(ctx context.Context, req *connect.Request[v
 // RunServiceHandler is an implementation of the agentd.v1.RunService service.
 type RunServiceHandler interface {
 	// StartRun stores a user message and starts the run that answers it. It
-	// returns once both are durable; the answer arrives as events.
+	// returns once both are durable; the answer arrives as events. A hook may
+	// answer by itself (handled), or refuse the message: permission_denied with
+	// the reason input_blocked. Neither starts a run.
 	StartRun(context.Context, *connect.Request[v1.StartRunRequest]) (*connect.Response[v1.StartRunResponse], error)
 	// GetRun returns a run.
 	GetRun(context.Context, *connect.Request[v1.GetRunRequest]) (*connect.Response[v1.GetRunResponse], error)

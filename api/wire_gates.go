@@ -1,0 +1,100 @@
+package api
+
+import (
+	"encoding/hex"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+func wireActor(a event.Actor) *agentdv1.Actor {
+	return &agentdv1.Actor{Kind: string(a.Kind), Id: a.ID}
+}
+
+func wireApproval(a loop.ApprovalInfo) *agentdv1.Approval {
+	w := &agentdv1.Approval{
+		Id:              a.ID,
+		SessionId:       a.SessionID,
+		RunId:           a.RunID,
+		Turn:            uint32(a.Turn),
+		CallId:          a.CallID,
+		ToolName:        a.Name,
+		Arguments:       a.Arguments,
+		ArgumentsSha256: a.ArgumentsSHA256,
+		RequestedBy:     a.RequestedBy,
+		Reason:          a.Reason,
+		Status:          wireApprovalStatus(a.Decision),
+		RequestedAt:     timestamppb.New(a.RequestedAt),
+		DecidedAt:       wireTime(a.DecidedAt),
+		DecisionReason:  a.DecisionReason,
+	}
+	if a.DecidedAt != nil {
+		w.DecidedBy = wireActor(a.DecidedBy)
+	}
+	return w
+}
+
+func wireApprovalStatus(d event.ApprovalDecision) agentdv1.ApprovalStatus {
+	switch d {
+	case "":
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_PENDING
+	case event.DecisionApproved:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_APPROVED
+	case event.DecisionDenied:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_DENIED
+	case event.DecisionCancelled:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_CANCELLED
+	}
+	return agentdv1.ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED
+}
+
+func wireDecision(d loop.DecisionInfo) *agentdv1.Decision {
+	return &agentdv1.Decision{
+		Id:              d.ID,
+		SessionId:       d.SessionID,
+		LedgerSeq:       uint64(d.LedgerSeq),
+		At:              timestamppb.New(d.At),
+		RunId:           d.RunID,
+		Turn:            uint32(d.Turn),
+		Gate:            string(d.Gate),
+		Subject:         d.Subject,
+		Attempt:         uint32(d.Attempt),
+		Phase:           string(d.Phase),
+		Position:        uint32(d.Index),
+		ChainLength:     uint32(d.ChainLength),
+		HookId:          d.HookID,
+		HookKind:        string(d.HookKind),
+		HookVersion:     d.HookVersion,
+		HookDigest:      d.HookDigest,
+		HookSetDigest:   d.HookSetDigest,
+		RuleId:          d.RuleID,
+		Action:          string(d.Action),
+		Effective:       d.Effective,
+		Outcome:         string(d.Outcome),
+		FailurePolicy:   string(d.FailurePolicy),
+		FailedOpen:      d.FailedOpen,
+		ReasonCode:      d.ReasonCode,
+		Reason:          d.Payload.Reason,
+		FieldsChanged:   d.FieldsChanged,
+		PatchJson:       d.Payload.Patch,
+		AnnotationsJson: d.Payload.Annotations,
+		PayloadErased:   d.PayloadErased,
+		ToolName:        d.ToolName,
+		InputSha256:     hex.EncodeToString(d.InputSHA256[:]),
+		OutputSha256:    hex.EncodeToString(d.OutputSHA256[:]),
+		InputBytes:      uint64(d.InputBytes),
+		OutputBytes:     uint64(d.OutputBytes),
+		EventSeq:        uint64(d.EventSeq),
+		Epoch:           uint64(d.Epoch),
+		WorkerId:        d.WorkerID,
+		QueueUs:         uint64(d.Queue.Microseconds()),
+		LatencyUs:       uint64(d.Latency.Microseconds()),
+		DeadlineMs:      uint64(d.Deadline.Milliseconds()),
+		TraceId:         d.TraceID,
+		PrevHash:        hex.EncodeToString(d.PrevHash[:]),
+		RowHash:         hex.EncodeToString(d.Hash[:]),
+	}
+}
