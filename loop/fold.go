@@ -32,7 +32,7 @@ func FoldAll(s State, events []event.Event) State {
 
 func apply(s State, e event.Event, p event.Payload) State {
 	switch p := p.(type) {
-	case event.Unknown:
+	case event.Unknown, event.InputHandled, event.InputBlocked, event.InputRejected:
 		return s
 	case event.SessionCreated:
 		s.SessionID, s.TenantID, s.ExternalID = e.SessionID, p.TenantID, p.ExternalID

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
 )
 
 // anyEvent draws an event that may or may not make sense.
@@ -22,7 +23,7 @@ func anyEvent(t *rapid.T) event.Event {
 	typ := rapid.SampledFrom(types).Draw(t, "type")
 	fields := map[string]any{
 		"ticket": n.Draw(t, "ticket"), "epoch": n.Draw(t, "epoch"), "attempt": n.Draw(t, "attempt"), "number": n.Draw(t, "number"),
-		"call_id": id.Draw(t, "call"), "message_id": id.Draw(t, "message"), "tenant_id": "t", "text": rapid.String().Draw(t, "text"),
+		"call_id": id.Draw(t, "call"), "approval_id": id.Draw(t, "approval"), "decision": rapid.SampledFrom([]event.ApprovalDecision{"", "approved", "denied", "cancelled"}).Draw(t, "decision"), "message_id": id.Draw(t, "message"), "tenant_id": "t", "text": rapid.String().Draw(t, "text"),
 		"lane": rapid.SampledFrom([]stream.Lane{stream.LaneText, stream.LaneReasoning, "odd"}).Draw(t, "lane"), "block_id": id.Draw(t, "block"),
 		"cause": "worker_dead", "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
 	}
@@ -92,6 +93,9 @@ func sane(t *rapid.T, s loop.State) {
 				t.Fatalf("turn %d of run %s is %s and not the last", turn.No, r.ID, turn.Status)
 			}
 			for _, c := range turn.Calls {
+				if (c.Status == loop.CallAwaiting) != (c.ApprovalID != "" && c.Decision == "") {
+					t.Fatalf("call %s is %s with approval %q decided %q", c.ID, c.Status, c.ApprovalID, c.Decision)
+				}
 				if c.Status != loop.CallDone && (turn.Status == loop.TurnCompleted || r.Status.Terminal()) {
 					t.Fatalf("call %s is %s after the end", c.ID, c.Status)
 				}
@@ -134,6 +138,9 @@ func following(t testing.TB, s loop.State) []event.Event {
 	for _, p := range []event.Payload{
 		event.ToolProposed{CallID: "c2", Number: 2, Name: "look", Arguments: "{}"},
 		event.ToolResult{CallID: "c2", MessageID: "t2", Content: "seen too"},
+		event.ApprovalRequested{ApprovalID: "ap2", CallID: "c2", Name: "look", Arguments: "{}", By: "permission"},
+		event.ApprovalDecided{ApprovalID: "ap2", CallID: "c2", Decision: event.DecisionApproved},
+		denied, event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionCancelled},
 	} {
 		if e := numbered(candidateFor(t, s, p), s.LastSeq+1); loop.Allows(s, e) == nil {
 			out = append(out, e)
@@ -286,6 +293,30 @@ func TestFoldSaysWhatHappened(t *testing.T) {
 	}
 	if len(s.Messages) != 2 || s.Messages[1].Position != c.Position {
 		t.Errorf("messages %+v; want the result at position %d", s.Messages, c.Position)
+	}
+}
+
+// TestFoldKeepsWhatWasApproved: what is approved is what runs.
+func TestFoldKeepsWhatWasApproved(t *testing.T) {
+	t.Parallel()
+	s := scenes()["queued again after an approval"].build(t)
+	r, _ := s.Run("run")
+	turn, _ := r.Turn()
+	c := turn.Calls[0]
+	if c.Arguments != "{}" || c.Final == nil || *c.Final != `{"n":1}` || c.ApprovalID != "ap1" || c.Decision != event.DecisionApproved || c.DecidedBy != looptest.Tester || !c.DecidedAt.Equal(at) {
+		t.Errorf("call %+v", c)
+	}
+	if r.WorkerID != "" || r.QueuedFor != "approval" || r.ReleasedFor != "" || r.Ticket != 2 {
+		t.Errorf("run %+v; want it held by nobody", r)
+	}
+	for decision, want := range map[event.ApprovalDecision]loop.CallStatus{
+		event.DecisionApproved: loop.CallApproved, event.DecisionDenied: loop.CallDenied, event.DecisionCancelled: loop.CallDenied, "": loop.CallDenied, "maybe": loop.CallDenied,
+	} {
+		s := scenes()["waiting"].build(t)
+		s = loop.Fold(s, numbered(fact(t, 1, event.ApprovalDecided{CallID: "c1", Decision: decision}), s.LastSeq+1))
+		if got := statusOf(s).call; got != want {
+			t.Errorf("decision %q makes the call %s; want %s", decision, got, want)
+		}
 	}
 }
 

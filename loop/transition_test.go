@@ -56,11 +56,19 @@ var (
 	completed = event.RunCompleted{Reason: stream.FinishStop}
 	failed    = event.RunFailed{Reason: event.FailModel, Error: "no"}
 	cancelled = event.RunCancelled{Reason: "enough"}
+	prepared  = event.RunPrepared{System: new("be brief")}
+	blocked   = event.ToolBlocked{CallID: "c1", By: "BeforeToolCall", ReasonCode: "no"}
+	asked     = event.ApprovalRequested{ApprovalID: "ap1", CallID: "c1", Name: "look", Arguments: `{"n":1}`, By: "permission"}
+	approved  = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionApproved}
+	denied    = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionDenied, Reason: "no"}
+	suspended = event.RunSuspended{Reason: "approval", ApprovalIDs: []string{"ap1"}}
 )
 
 // to is what every scene with a live session allows besides its own.
 func to(base status, own map[event.Type]status) map[event.Type]status {
-	out := map[event.Type]status{event.TypeMessageCreated: base}
+	out := map[event.Type]status{
+		event.TypeMessageCreated: base, event.TypeInputHandled: base, event.TypeInputBlocked: base, event.TypeInputRejected: base,
+	}
 	for k, v := range own {
 		out[k] = v
 	}
@@ -86,6 +94,8 @@ func scenes() map[string]scene {
 		com, fai, can               = loop.RunCompleted, loop.RunFailed, loop.RunCancelled
 		open, calling, ans, stp, tc = loop.TurnOpen, loop.TurnCalling, loop.TurnAnswered, loop.TurnStopped, loop.TurnCompleted
 		pro, sta, exe, done         = loop.CallProposed, loop.CallStarted, loop.CallExecuted, loop.CallDone
+		wai, blo                    = loop.RunWaiting, loop.CallBlocked
+		awa, app, den               = loop.CallAwaiting, loop.CallApproved, loop.CallDenied
 	)
 	toQueued := log(created, queued)
 	toRunning := log(toQueued, started)
@@ -96,11 +106,13 @@ func scenes() map[string]scene {
 	toExecuted := log(toStarted, executed)
 	toDone := log(toExecuted, result)
 	toTurnEnd := log(toDone, event.TurnCompleted{})
+	toAwaiting := log(toProposed, asked)
+	toWaiting := log(toAwaiting, suspended)
 	// ends is what a running run with nothing open allows.
 	ends := func(s status, own map[event.Type]status) map[event.Type]status {
 		own[event.TypeRunReleased] = status{que, s.turn, s.call}
 		own[event.TypeRunCancelRequested] = s
-		if s.turn != calling && s.call != pro && s.call != sta && s.call != exe {
+		if s.turn != calling && (s.call == "" || s.call == done) {
 			own[event.TypeRunFailed] = status{fai, s.turn, s.call}
 			own[event.TypeRunCancelled] = status{can, s.turn, s.call}
 		}
@@ -126,7 +138,10 @@ func scenes() map[string]scene {
 			event.TypeRunQueued: {que, ans, sta}, event.TypeRunResumed: {run, ans, sta},
 			event.TypeRunCancelRequested: {que, ans, sta}, event.TypeToolResult: {que, ans, done},
 		})},
-		"running": {toRunning, status{run: run}, ends(status{run: run}, row{event.TypeTurnStarted: {run, open, ""}})},
+		"running": {toRunning, status{run: run}, ends(status{run: run}, row{
+			event.TypeTurnStarted: {run, open, ""}, event.TypeRunPrepared: {run: run},
+		})},
+		"prepared": {log(toRunning, prepared), status{run: run}, ends(status{run: run}, row{event.TypeTurnStarted: {run, open, ""}})},
 		"turn open": {log(toRunning, event.TurnStarted{}), status{run, open, ""}, ends(status{run, open, ""}, row{
 			event.TypeModelRequested: {run, calling, ""},
 		})},
@@ -143,12 +158,46 @@ func scenes() map[string]scene {
 		})},
 		"call proposed": {toProposed, status{run, ans, pro}, ends(status{run, ans, pro}, row{
 			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done},
+			event.TypeToolBlocked: {run, ans, blo}, event.TypeApprovalRequested: {run, ans, awa},
+		})},
+		"call blocked": {log(toProposed, blocked), status{run, ans, blo}, ends(status{run, ans, blo}, row{
+			event.TypeToolResult: {run, ans, done},
+		})},
+		"call awaiting": {toAwaiting, status{run, ans, awa}, ends(status{run, ans, awa}, row{
+			event.TypeApprovalDecided: {run, ans, app}, event.TypeRunSuspended: {wai, ans, awa},
+		})},
+		"call approved": {log(toAwaiting, approved), status{run, ans, app}, ends(status{run, ans, app}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolBlocked: {run, ans, blo}, event.TypeToolResult: {run, ans, done},
+		})},
+		"call denied": {log(toAwaiting, denied), status{run, ans, den}, ends(status{run, ans, den}, row{
+			event.TypeToolResult: {run, ans, done},
+		})},
+		"waiting": {toWaiting, status{wai, ans, awa}, to(status{wai, ans, awa}, row{
+			event.TypeApprovalDecided: {wai, ans, app}, event.TypeRunCancelRequested: {wai, ans, awa},
+		})},
+		"waiting and approved": {log(toWaiting, approved), status{wai, ans, app}, to(status{wai, ans, app}, row{
+			event.TypeRunQueued: {que, ans, app}, event.TypeRunCancelRequested: {wai, ans, app}, event.TypeToolResult: {wai, ans, done},
+		})},
+		"waiting and denied": {log(toWaiting, denied), status{wai, ans, den}, to(status{wai, ans, den}, row{
+			event.TypeRunQueued: {que, ans, den}, event.TypeRunCancelRequested: {wai, ans, den}, event.TypeToolResult: {wai, ans, done},
+		})},
+		"waiting and settled": {log(toWaiting, denied, result), status{wai, ans, done}, to(status{wai, ans, done}, row{
+			event.TypeRunQueued: {que, ans, done}, event.TypeRunCancelRequested: {wai, ans, done}, event.TypeRunCancelled: {can, ans, done},
+		})},
+		"queued again after an approval": {log(toWaiting, approved, event.RunQueued{Ticket: 2, Cause: "approval"}), status{que, ans, app}, to(status{que, ans, app}, row{
+			event.TypeRunQueued: {que, ans, app}, event.TypeRunResumed: {run, ans, app},
+			event.TypeRunCancelRequested: {que, ans, app}, event.TypeToolResult: {que, ans, done},
+		})},
+		"queued again with an open approval": {log(toAwaiting, released), status{que, ans, awa}, to(status{que, ans, awa}, row{
+			event.TypeRunQueued: {que, ans, awa}, event.TypeRunResumed: {run, ans, awa},
+			event.TypeRunCancelRequested: {que, ans, awa}, event.TypeApprovalDecided: {que, ans, app},
 		})},
 		"call started": {toStarted, status{run, ans, sta}, ends(status{run, ans, sta}, row{
 			event.TypeToolStarted: {run, ans, sta}, event.TypeToolExecuted: {run, ans, exe}, event.TypeToolResult: {run, ans, done},
+			event.TypeToolBlocked: {run, ans, blo},
 		})},
 		"call executed": {toExecuted, status{run, ans, exe}, ends(status{run, ans, exe}, row{
-			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done},
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done}, event.TypeToolBlocked: {run, ans, blo},
 		})},
 		"call done": {toDone, status{run, ans, done}, ends(status{run, ans, done}, row{
 			event.TypeTurnCompleted: {run, tc, done},
@@ -210,6 +259,8 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 		event.AssistantStopped{Attempt: turn.Attempt, Reason: "cancelled"},
 		proposed, event.ToolStarted{CallID: "c1", Attempt: 2}, executed, result, event.TurnCompleted{},
 		event.RunCancelRequested{}, completed, failed, cancelled,
+		event.InputHandled{InputID: "i", Reply: "hello"}, event.InputBlocked{InputID: "i", ReasonCode: "no"}, event.InputRejected{InputID: "i", Policy: "reject"},
+		prepared, suspended, blocked, asked, approved,
 	} {
 		if p.EventType() == typ {
 			return numbered(candidateFor(t, s, p), s.LastSeq+1)
@@ -330,6 +381,19 @@ func TestTransitionGuards(t *testing.T) {
 		"a result for a call that never was":      {"call started", 1, event.ToolResult{CallID: "c9"}},
 		"a start of a call that never was":        {"call started", 1, event.ToolStarted{CallID: "c9"}},
 		"an end with an open call":                {"call started", 0, cancelled},
+		"a second preparation":                    {"prepared", 0, prepared},
+		"a preparation after the first turn":      {"turn open", 0, prepared},
+		"a suspension with nothing to wait for":   {"call done", 0, suspended},
+		"a suspension with something to do":       {"call approved", 0, suspended},
+		"a wake-up with an open approval":         {"waiting", 0, event.RunQueued{Ticket: 2}},
+		"a wake-up with an old ticket":            {"waiting and approved", 0, event.RunQueued{Ticket: 1}},
+		"a second answer":                         {"call approved", 1, denied},
+		"an answer to a question never asked":     {"call proposed", 1, approved},
+		"a start that waits for people":           {"call awaiting", 1, toolStart},
+		"a start against a no":                    {"call denied", 1, toolStart},
+		"a start against a block":                 {"call blocked", 1, toolStart},
+		"a result that waits for people":          {"call awaiting", 1, result},
+		"an end with an open approval":            {"call awaiting", 0, cancelled},
 		"success in the middle of a turn":         {"turn answered", 0, completed},
 		"deleting a session with an active run":   {"running", 0, event.SessionDeleted{}},
 	} {

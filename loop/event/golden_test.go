@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ import (
 
 var update = flag.Bool("update", false, "create the golden files that are missing; existing ones are never rewritten")
 
-// samples has one payload per type with every field set.
+// samples has a payload per type with every field set. A type that got fields
+// after it was released has another sample behind its first one, which stays as
+// it is.
 var samples = []event.Payload{
 	event.SessionCreated{TenantID: "acme", ExternalID: "chat <1> & more", Sanitized: true},
 	event.SessionDeleted{},
@@ -51,47 +54,86 @@ var samples = []event.Payload{
 	event.RunCompleted{Reason: stream.FinishStop},
 	event.RunFailed{Reason: event.FailModel, Error: "the provider said no", Sanitized: true},
 	event.RunCancelled{Reason: "changed my mind"},
+	event.RunStarted{WorkerID: "w-1", Epoch: 1, Ticket: 1, HookSet: "00ff"},
+	event.RunResumed{WorkerID: "w-2", Epoch: 3, Ticket: 2, Cause: event.ResumeApproval, HookSet: "00ff"},
+	event.ModelRequested{
+		Attempt: 1, Model: "some-model", MessageIDs: []string{"m-1"}, Tools: []string{"look"},
+		Messages: []hooks.Message{{ID: "m-1", RunID: "r-1", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "[removed]"}}, Position: 2}},
+	},
+	event.ToolStarted{CallID: "c-1", Attempt: 1, Arguments: new(`{"n": 1}`), ArgumentsSHA256: "00ff"},
+	event.InputHandled{
+		InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, Reply: "hello <b>", IdempotencyKey: "k", RequestSHA256: "ff00", Sanitized: true,
+	},
+	event.InputBlocked{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, ReasonCode: "secret", Reason: "no keys here", Sanitized: true},
+	event.InputRejected{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, Policy: "reject", ActiveRunID: "r-1"},
+	event.RunPrepared{
+		System: new("be brief"), Tools: &[]string{"look"}, Sanitized: true,
+		Messages: []event.PreparedMessage{{MessageID: "m-2", Role: hooks.RoleSystem, Text: "it is Sunday"}},
+	},
+	event.RunSuspended{Reason: "approval", ApprovalIDs: []string{"a-1"}},
+	event.ToolBlocked{CallID: "c-1", By: "BeforeToolCall", ReasonCode: "tool_denied", Reason: "not on Sundays", Sanitized: true},
+	event.ApprovalRequested{
+		ApprovalID: "a-1", CallID: "c-1", Name: "pay", Arguments: `{"n": 9007199254740993}`, ArgumentsSHA256: "00ff", By: "permission",
+		Reason: "more than 100", Sanitized: true,
+	},
+	event.ApprovalDecided{ApprovalID: "a-1", CallID: "c-1", Decision: event.DecisionDenied, ArgumentsSHA256: "00ff", Reason: "too much", Sanitized: true},
 }
 
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	byType := map[event.Type]event.Payload{}
+	byType := map[event.Type][]event.Payload{}
 	for _, p := range samples {
-		byType[p.EventType()] = p
+		byType[p.EventType()] = append(byType[p.EventType()], p)
 	}
 	for _, typ := range event.Types() {
 		t.Run(string(typ), func(t *testing.T) {
 			t.Parallel()
-			p, ok := byType[typ]
-			if !ok {
+			all := byType[typ]
+			if len(all) == 0 {
 				t.Fatal("no sample: add one with every field set")
 			}
-			for i := range reflect.TypeOf(p).NumField() {
-				if reflect.ValueOf(p).Field(i).IsZero() {
-					t.Errorf("the sample does not set %s", reflect.TypeOf(p).Field(i).Name)
+			newest := reflect.ValueOf(all[len(all)-1])
+			for i := range newest.NumField() {
+				if newest.Field(i).IsZero() {
+					t.Errorf("the newest sample does not set %s", newest.Type().Field(i).Name)
 				}
 			}
-			e, err := event.New(event.Scope{}, p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want := golden(t, typ, e.Payload); string(e.Payload) != want {
-				t.Errorf("a released payload has changed\n got %s\nwant %s", e.Payload, want)
-			}
-			got, err := event.Decode(e)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(got, p) {
-				t.Errorf("decoded %+v; want %+v", got, p)
+			for i, p := range all {
+				isGolden(t, goldenName(typ, i+1), p)
 			}
 		})
 	}
 }
 
-func golden(t *testing.T, typ event.Type, payload []byte) string {
+// goldenName is the file of a type's nth sample.
+func goldenName(typ event.Type, n int) string {
+	if n == 1 {
+		return string(typ) + ".json"
+	}
+	return string(typ) + "." + strconv.Itoa(n) + ".json"
+}
+
+func isGolden(t *testing.T, name string, p event.Payload) {
 	t.Helper()
-	name := filepath.Join("testdata", "golden", string(typ)+".json")
+	e, err := event.New(event.Scope{}, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := golden(t, name, e.Payload); string(e.Payload) != want {
+		t.Errorf("a released payload has changed\n got %s\nwant %s", e.Payload, want)
+	}
+	got, err := event.Decode(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, p) {
+		t.Errorf("decoded %+v; want %+v", got, p)
+	}
+}
+
+func golden(t *testing.T, file string, payload []byte) string {
+	t.Helper()
+	name := filepath.Join("testdata", "golden", file)
 	if *update {
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			if err := os.WriteFile(name, append(payload, '\n'), 0o644); err != nil {
@@ -106,11 +148,12 @@ func golden(t *testing.T, typ event.Type, payload []byte) string {
 	return strings.TrimSuffix(string(want), "\n")
 }
 
-func TestGoldenFilesAreOfKnownTypes(t *testing.T) {
+func TestGoldenFilesAreOfKnownSamples(t *testing.T) {
 	t.Parallel()
-	known := map[string]bool{}
-	for _, typ := range event.Types() {
-		known[string(typ)+".json"] = true
+	known, count := map[string]bool{}, map[event.Type]int{}
+	for _, p := range samples {
+		count[p.EventType()]++
+		known[goldenName(p.EventType(), count[p.EventType()])] = true
 	}
 	files, err := os.ReadDir(filepath.Join("testdata", "golden"))
 	if err != nil {
@@ -118,7 +161,7 @@ func TestGoldenFilesAreOfKnownTypes(t *testing.T) {
 	}
 	for _, f := range files {
 		if !known[f.Name()] {
-			t.Errorf("%s belongs to no event type: a released type never goes away", f.Name())
+			t.Errorf("%s belongs to no sample: a released type never goes away", f.Name())
 		}
 	}
 }
