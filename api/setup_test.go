@@ -288,7 +288,10 @@ type bundle struct {
 	client   *http.Client
 	sessions agentdv1connect.SessionServiceClient
 	runs     agentdv1connect.RunServiceClient
+	ledger   agentdv1connect.LedgerServiceClient
 	logged   *lockedBuffer
+
+	approvalsClient agentdv1connect.ApprovalServiceClient
 }
 
 type lockedBuffer struct {
@@ -338,6 +341,8 @@ func setup(t *testing.T, options ...option) *bundle {
 	b.url, b.client = server.URL, server.Client()
 	b.sessions = agentdv1connect.NewSessionServiceClient(b.client, b.url)
 	b.runs = agentdv1connect.NewRunServiceClient(b.client, b.url)
+	b.approvalsClient = agentdv1connect.NewApprovalServiceClient(b.client, b.url)
+	b.ledger = agentdv1connect.NewLedgerServiceClient(b.client, b.url)
 	return b
 }
 
