@@ -204,6 +204,10 @@ func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
 	if f := t.failure; f != nil {
 		d.Action, d.Outcome, d.ReasonCode = s.rules.closed, f.Outcome, f.code()
 		d.Payload.Reason = shorten(cleanText(f.Error()), maxFailureText)
+		if r.Redacting {
+			// What it stumbled over may be what it was to take out.
+			d.Payload.Reason = string(f.Outcome)
+		}
 		reason = f.shown(r.ID)
 		if r.OnFailure == FailOpen {
 			d.Action, d.FailedOpen = ActionContinue, true

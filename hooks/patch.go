@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"path"
 	"strconv"
 )
 
@@ -43,11 +44,7 @@ func setText(changes []change, field string, old, want *string) []change {
 		return changes
 	}
 	*old = text
-	name := field
-	if i := bytes.LastIndexByte([]byte(field), '/'); i >= 0 {
-		name = field[i+1:]
-	}
-	return append(changes, change{field: name, op: opReplace, path: "/" + field, value: text})
+	return append(changes, change{field: path.Base(field), op: opReplace, path: "/" + field, value: text})
 }
 
 // diffMessages says how to get from a to b: what both begin and end with
