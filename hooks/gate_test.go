@@ -36,7 +36,9 @@ func says(r callResult) callHook {
 }
 
 // rewrites puts arguments in the place of others.
-func rewrites(to string) callHook { return says(callResult{Action: hooks.ActionTransform, Arguments: &to}) }
+func rewrites(to string) callHook {
+	return says(callResult{Action: hooks.ActionTransform, Arguments: &to})
+}
 
 func continues() callHook { return says(callResult{Action: hooks.ActionContinue}) }
 
