@@ -198,6 +198,29 @@ func TestRedactingHookThatFailsTellsNothing(t *testing.T) {
 	expect(t, "payload", ds[0].Payload, hooks.Payload{Reason: "error"})
 }
 
+func TestReplyGoesWithHandledOnly(t *testing.T) {
+	t.Parallel()
+	for _, a := range []hooks.Action{hooks.ActionContinue, hooks.ActionBlock} {
+		if _, d := changed(t, hooks.BeforeInput{}, hooks.BeforeInputResult{Action: a, Reply: "hi"}); d.Outcome != hooks.OutcomeMalformed {
+			t.Errorf("%s with a reply: %s", a, d.Outcome)
+		}
+	}
+}
+
+func TestTextsOfAFailureAreCutAndStorable(t *testing.T) {
+	t.Parallel()
+	long := "\x00" + strings.Repeat("é", 4096)
+	f := func(context.Context, call) (callResult, error) {
+		return callResult{}, &hooks.Failure{Outcome: hooks.OutcomeCrash, Code: long, Err: errors.New(long)}
+	}
+	v, ds := ask(t, hooks.Named("x", "1", f), zone("-"))
+	// "\uFFFD" has three bytes and "é" two; no half of one is kept.
+	expect(t, "code", v.Reason.Code, "\uFFFD"+strings.Repeat("é", 62))
+	expect(t, "reason", ds[0].Payload.Reason, "crash: \uFFFD"+strings.Repeat("é", 2043))
+	_, ds = ask(t, says(callResult{Action: hooks.Action(long)}), zone("-"))
+	expect(t, "outcome", []any{ds[0].Outcome, len(ds[0].Payload.Reason) < 300}, []any{hooks.OutcomeMalformed, true})
+}
+
 func TestLimitsAreThoseOfTheRegistration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -182,7 +182,7 @@ func TestScribblingHookChangesNothing(t *testing.T) {
 	}
 	before := runStart()
 	before.Hidden = append(make([]hooks.HiddenMessage, 0, 8), hooks.HiddenMessage{Role: hooks.RoleUser, Text: "first"})
-	after, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Compose(start, start), hooks.Position{}, before, nil)
+	after, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Compose(start, hooks.Named("again", "1", start)), hooks.Position{}, before, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

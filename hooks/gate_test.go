@@ -196,7 +196,8 @@ func TestNilHooksMakeNil(t *testing.T) {
 	if hooks.Named[call, callResult]("x", "1", nil) != nil {
 		t.Error("a named nil is not nil")
 	}
-	if hooks.Compose[call, callResult](nil, nil) != nil {
+	var none hooks.BeforeToolCallFunc
+	if hooks.Compose(none, hooks.Named("x", "1", none)) != nil {
 		t.Error("nothing composed is not nil")
 	}
 	if (hooks.Hooks{}).Set().Hooks == nil {
