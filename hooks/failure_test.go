@@ -235,6 +235,38 @@ func TestLimitsAreThoseOfTheRegistration(t *testing.T) {
 	})
 }
 
+// TestAnswerAtTheTimeLimitIsTooLate: whoever is woken first, the hook or the
+// one who waits for it.
+func TestAnswerAtTheTimeLimitIsTooLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var a hooks.Asker
+		after := func(d time.Duration) hooks.Outcome {
+			f := func(context.Context, call) (callResult, error) {
+				<-time.After(d)
+				return callResult{Action: hooks.ActionContinue}, nil
+			}
+			v, _, err := hooks.Ask(t.Context(), &a, f, at(), zone("-"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return v.Outcome
+		}
+		for range 50 {
+			expect(t, "just before", after(hooks.DefaultTimeLimit-1), hooks.OutcomeOK)
+			expect(t, "at the limit", after(hooks.DefaultTimeLimit), hooks.OutcomeTimeout)
+		}
+		synctest.Wait()
+		expect(t, "left behind", a.Abandoned(), 0)
+	})
+}
+
+func TestAuditorsReadWhatAHookPanickedWith(t *testing.T) {
+	t.Parallel()
+	_, ds := ask(t, func(context.Context, call) (callResult, error) { panic("boom") }, zone("-"))
+	expect(t, "reason", ds[0].Payload.Reason, "panic: boom")
+}
+
 // TestHookThatIgnoresItsTimeLimitIsLeftAndCounted: and once too many calls of
 // it hang, it is not called any more.
 func TestHookThatIgnoresItsTimeLimitIsLeftAndCounted(t *testing.T) {

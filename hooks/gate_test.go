@@ -146,20 +146,20 @@ func TestHandledIsOverruledByABlockAndNotByAnotherReply(t *testing.T) {
 			return hooks.BeforeInputResult{Action: hooks.ActionHandled, Reply: s}, nil
 		}
 	}
-	two := hooks.Compose(hooks.Named("a", "1", reply("A")), hooks.Named("b", "1", reply("B")))
+	two := hooks.Compose(hooks.Named("a", "1", reply("A")), hooks.Named("a", "1", reply("B")))
 	v, ds, err := hooks.Ask(t.Context(), &hooks.Asker{}, two, hooks.Position{}, hooks.BeforeInput{Text: "hi"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "verdict", []any{v.Action, v.Reply, v.HookID}, []any{hooks.ActionHandled, "A", "a"})
-	expect(t, "decisions", told(ds), []string{"1/2 mutate a handled", "2/2 mutate b handled overruled"})
+	expect(t, "decisions", told(ds), []string{"1/2 mutate a handled", "2/2 mutate a handled overruled"})
 
 	v, ds, err = hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Compose(two, hooks.MaxInputBytes(1)), hooks.Position{}, hooks.BeforeInput{Text: "hi"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "verdict", []any{v.Action, v.Reply, v.HookID}, []any{hooks.ActionBlock, "", "max-input-bytes"})
-	expect(t, "decisions", told(ds), []string{"1/3 mutate a handled overruled", "2/3 mutate b handled overruled", "3/3 validate max-input-bytes block"})
+	expect(t, "decisions", told(ds), []string{"1/3 mutate a handled overruled", "2/3 mutate a handled overruled", "3/3 validate max-input-bytes block"})
 }
 
 func TestNestingKeepsOrderPhasesAndARowPerHook(t *testing.T) {
