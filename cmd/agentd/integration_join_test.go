@@ -269,7 +269,7 @@ func TestClientsThatJoinWhileARunWritesMissAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	events, clients := 5000, 200
 	if underRace {
-		events = 1500
+		events = 600
 	}
 
 	t.Run("InTheSameProcess", func(t *testing.T) {
