@@ -93,7 +93,9 @@ type asking[In Input[In, Out], Out Result] struct {
 	length   int
 	verdict  Verdict[In]
 	// encoded is verdict.Value as JSON.
-	encoded   []byte
+	encoded []byte
+	// decider is the index of the hook that the verdict is from.
+	decider   int
 	decisions []Decision
 }
 
@@ -204,6 +206,10 @@ func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
 	if f := t.failure; f != nil {
 		d.Action, d.Outcome, d.ReasonCode = s.rules.closed, f.Outcome, f.code()
 		d.Payload.Reason = shorten(cleanText(f.Error()), maxFailureText)
+		if r.Redacting {
+			// What it stumbled over may be what it was to take out.
+			d.Payload.Reason = string(f.Outcome)
+		}
 		reason = f.shown(r.ID)
 		if r.OnFailure == FailOpen {
 			d.Action, d.FailedOpen = ActionContinue, true
@@ -246,6 +252,7 @@ func (s *asking[In, Out]) raise(d Decision, reason Reason, reply string) {
 		return
 	}
 	if action.rank() > v.Action.rank() {
+		s.decider = d.Index
 		v.Action, v.HookID, v.Reason, v.Outcome, v.Reply = action, d.HookID, reason, d.Outcome, reply
 	}
 }
@@ -260,7 +267,7 @@ func (s *asking[In, Out]) overrule() {
 		case ActionAsk:
 			d.Effective = s.verdict.Action == ActionAsk
 		case ActionHandled, ActionTerminate:
-			d.Effective = s.verdict.Action == d.Action && s.verdict.HookID == d.HookID
+			d.Effective = s.verdict.Action == d.Action && s.decider == d.Index
 		case ActionContinue, ActionTransform, ActionBlock, ActionWithhold:
 		}
 	}

@@ -36,13 +36,32 @@ func (a *Asker) hanging(k leftKey) int {
 	return a.left[k]
 }
 
-func (a *Asker) count(k leftKey, n int) {
+// callEnd is how far a call came. The asker's mutex guards it.
+type callEnd struct{ returned, left bool }
+
+// leave counts a call as hanging, unless it has just returned.
+func (a *Asker) leave(k leftKey, e *callEnd) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if e.returned {
+		return
+	}
+	e.left = true
 	if a.left == nil {
 		a.left = map[leftKey]int{}
 	}
-	a.left[k] += n
+	a.left[k]++
+}
+
+// returned takes a call that came back after all off the count.
+func (a *Asker) returned(k leftKey, e *callEnd) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	e.returned = true
+	if !e.left {
+		return
+	}
+	a.left[k]--
 	if a.left[k] == 0 {
 		delete(a.left, k)
 	}
@@ -54,13 +73,6 @@ type called[Out any] struct {
 	err error
 }
 
-// The states of a call: whoever changes callRunning first has the last word.
-const (
-	callRunning int32 = iota
-	callReturned
-	callLeft
-)
-
 // call calls h in a goroutine of its own and waits no longer than its limit.
 // If ctx ended by then, what it returns means nothing.
 func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h hook[In, Out], in In) (out Out, queue time.Duration, err error) {
@@ -68,10 +80,11 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h hook[I
 	if n := a.hanging(key); n >= maxLeft {
 		return out, 0, failf(OutcomeUnavailable, "%d calls of the hook hang", n)
 	}
+	began := time.Now()
 	hookCtx, cancel := context.WithTimeout(ctx, h.TimeLimit)
 	defer cancel()
 	var (
-		state   atomic.Int32
+		end     callEnd
 		waited  atomic.Int64
 		asked   = a.now()
 		results = make(chan called[Out], 1)
@@ -84,9 +97,7 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h hook[I
 				c.err = failf(OutcomePanic, "%v", v)
 			}
 			results <- c
-			if !state.CompareAndSwap(callRunning, callReturned) {
-				a.count(key, -1)
-			}
+			a.returned(key, &end)
 		}()
 		waited.Store(int64(a.now().Sub(asked)))
 		out, err := h.call(hookCtx, in)
@@ -95,15 +106,13 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h hook[I
 	select {
 	case c := <-results:
 		// An answer that came too late is none: whether it is read must not
-		// depend on who is faster.
-		if hookCtx.Err() == nil {
+		// depend on who is faster. The limit is by the clock of timers, which
+		// never jumps.
+		if time.Since(began) < h.TimeLimit {
 			return c.out, time.Duration(waited.Load()), c.err
 		}
 	case <-hookCtx.Done():
-		a.count(key, 1)
-		if !state.CompareAndSwap(callRunning, callLeft) {
-			a.count(key, -1)
-		}
+		a.leave(key, &end)
 	}
 	return out, time.Duration(waited.Load()), &Failure{
 		Outcome: OutcomeTimeout, Err: fmt.Errorf("no answer within %s", h.TimeLimit),

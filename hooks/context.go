@@ -42,9 +42,6 @@ func (in TransformContext) clone() TransformContext {
 }
 
 func (in TransformContext) accept(out TransformContextResult) (TransformContext, []change, error) {
-	if out.Messages == nil {
-		return in, nil, nil
-	}
 	messages := copyMessages(*out.Messages, cleanText)
 	changes := diffMessages(in.Messages, messages)
 	in.Messages = messages

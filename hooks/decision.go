@@ -1,7 +1,7 @@
 package hooks
 
 import (
-	"crypto/sha1" //nolint:gosec // a UUID of version 5 is made with SHA-1; nothing relies on its strength
+	"crypto/sha1"
 	"encoding/binary"
 	"encoding/hex"
 	"time"
@@ -92,7 +92,7 @@ func decisionID(p Position, phase Phase, index int, hookID string) string {
 		name = binary.BigEndian.AppendUint64(name, uint64(len(s)))
 		name = append(name, s...)
 	}
-	number := func(n int) { name = binary.BigEndian.AppendUint64(name, uint64(n)) } //nolint:gosec // the bits, whatever the sign
+	number := func(n int) { name = binary.BigEndian.AppendUint64(name, uint64(n)) }
 	text(p.SessionID)
 	text(p.RunID)
 	number(p.Turn)
@@ -105,9 +105,10 @@ func decisionID(p Position, phase Phase, index int, hookID string) string {
 	return uuid5(decisionSpace, name)
 }
 
-// uuid5 is a name-based UUID (RFC 9562).
+// uuid5 is a name-based UUID of version 5 (RFC 9562), which is made with SHA-1;
+// nothing relies on its strength.
 func uuid5(space [16]byte, name []byte) string {
-	sum := sha1.Sum(append(space[:], name...)) //nolint:gosec // see the import
+	sum := sha1.Sum(append(space[:], name...))
 	u := sum[:16]
 	u[6] = u[6]&0x0f | 0x50
 	u[8] = u[8]&0x3f | 0x80

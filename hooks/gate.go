@@ -34,8 +34,9 @@ type Input[In, Out any] interface {
 	gate() Gate
 	// clone returns a deep copy.
 	clone() In
-	// accept returns the value with out's changes and what they are. It
-	// leaves the receiver, also what it points to, as it is.
+	// accept returns the value with the changes of out, which names at least
+	// one, and what they are. It leaves the receiver, also what it points to,
+	// as it is.
 	accept(out Out) (In, []change, error)
 	// barred is the value once a hook refused it: what must not pass is gone.
 	barred() In

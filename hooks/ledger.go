@@ -29,14 +29,21 @@ type Row struct {
 const rowVersion = "agentd.ledger.v1"
 
 // Hash binds every column of the row and the row before. It is SHA-256 over
-// "agentd.ledger.v1", the 32 bytes of PrevHash, and the columns in the order
-// below. A column is the byte 0 if it is NULL; otherwise the byte 1, its
-// length as 4 bytes, and its content: text as UTF-8, an integer as 8 bytes, a
-// time as the integer of its microseconds since 1970, a duration as the
-// integer of its unit, a boolean as one byte, a digest as its 32 bytes, a list
-// as its texts, each with its length as 4 bytes. All numbers are big-endian.
-// A text column that is empty is NULL where the table says so, and a turn and
-// an epoch of 0 are.
+// "agentd.ledger.v1", the 32 bytes of PrevHash, and these columns in this
+// order, those with a question mark being NULL if they are empty or 0:
+//
+//	session_id ledger_seq decision_id at tenant_id run_id? turn_no? gate
+//	subject attempt phase position chain_length hook_id hook_kind
+//	hook_version? hook_digest? hook_set_digest? rule_id? action effective
+//	outcome failure_policy failed_open reason_code? fields_changed
+//	input_sha256 output_sha256 input_bytes output_bytes event_seq epoch?
+//	worker_id? queue_us latency_us deadline_ms trace_id? payload_sha256?
+//
+// A column that is NULL is the byte 0. Any other is the byte 1, its length as
+// 4 bytes, and its content: text as UTF-8; an integer as 8 bytes; a time as
+// the integer of its microseconds since 1970; a boolean as the byte 0 or 1; a
+// digest as its 32 bytes; a list as its texts, each after its length as 4
+// bytes. Numbers are big-endian.
 func (r Row) Hash() [32]byte {
 	c := columns{h: sha256.New()}
 	c.h.Write([]byte(rowVersion))
@@ -143,7 +150,7 @@ func (c columns) textOrNull(s string) {
 	c.text(s)
 }
 
-func (c columns) integer(n int64) { c.column(binary.BigEndian.AppendUint64(nil, uint64(n))) } //nolint:gosec // the bits, whatever the sign
+func (c columns) integer(n int64) { c.column(binary.BigEndian.AppendUint64(nil, uint64(n))) }
 
 func (c columns) integerOrNull(n int64) {
 	if n == 0 {
@@ -171,5 +178,5 @@ func (c columns) list(texts []string) {
 }
 
 func length(n int) []byte {
-	return binary.BigEndian.AppendUint32(nil, uint32(n)) //nolint:gosec // columns are bounded far below 4 GiB
+	return binary.BigEndian.AppendUint32(nil, uint32(n))
 }

@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -129,6 +130,10 @@ func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out]
 	for _, o := range opts {
 		o(&r)
 	}
+	// A hook in a phase that there is not would never be asked.
+	if r.Phase != PhaseValidate {
+		r.Phase = PhaseMutate
+	}
 	r.Digest, r.Config = cleanText(r.Digest), cleanText(r.Config)
 	if r.TimeLimit <= 0 {
 		r.TimeLimit = DefaultTimeLimit
@@ -144,6 +149,8 @@ func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out]
 // composing what is inside them.
 //
 // Called outside [Ask], the result asks the whole chain and gives its verdict.
+// That a value was changed and that a person is to be asked do not fit into one
+// result: both together are an error there.
 func Compose[In Input[In, Out], Out Result](funcs ...Func[In, Out]) Func[In, Out] {
 	var present []Func[In, Out]
 	for _, f := range funcs {
@@ -164,12 +171,18 @@ func Compose[In Input[In, Out], Out Result](funcs ...Func[In, Out]) Func[In, Out
 	})
 }
 
+// errBoth: a person would be asked about something else than what runs.
+var errBoth = errors.New("one hook wants a change and another asks: register them at the gate, not inside a hook")
+
 // alone asks f outside a run.
 func alone[In Input[In, Out], Out Result](ctx context.Context, f Func[In, Out], in In) (Out, error) {
+	var none Out
 	v, _, err := Ask(ctx, &Asker{}, f, Position{}, in, nil)
 	if err != nil {
-		var zero Out
-		return zero, err
+		return none, err
+	}
+	if v.Action == ActionAsk && len(v.Changed) > 0 {
+		return none, errBoth
 	}
 	return in.merge(v), nil
 }

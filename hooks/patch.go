@@ -1,9 +1,10 @@
 package hooks
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"path"
+	"reflect"
 	"strconv"
 )
 
@@ -43,23 +44,18 @@ func setText(changes []change, field string, old, want *string) []change {
 		return changes
 	}
 	*old = text
-	name := field
-	if i := bytes.LastIndexByte([]byte(field), '/'); i >= 0 {
-		name = field[i+1:]
-	}
-	return append(changes, change{field: name, op: opReplace, path: "/" + field, value: text})
+	return append(changes, change{field: path.Base(field), op: opReplace, path: "/" + field, value: text})
 }
 
 // diffMessages says how to get from a to b: what both begin and end with
 // stays.
 func diffMessages(a, b []Message) []change {
-	same := func(x, y Message) bool { return bytes.Equal(encode(x), encode(y)) }
 	head := 0
-	for head < len(a) && head < len(b) && same(a[head], b[head]) {
+	for head < len(a) && head < len(b) && reflect.DeepEqual(a[head], b[head]) {
 		head++
 	}
 	tail := 0
-	for tail < len(a)-head && tail < len(b)-head && same(a[len(a)-1-tail], b[len(b)-1-tail]) {
+	for tail < len(a)-head && tail < len(b)-head && reflect.DeepEqual(a[len(a)-1-tail], b[len(b)-1-tail]) {
 		tail++
 	}
 	oldEnd, newEnd := len(a)-tail, len(b)-tail

@@ -7,7 +7,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -92,7 +94,9 @@ type joiner struct {
 	sessionID string
 	cursor    int64
 	ids       []int64
-	err       error
+	// at is the last id, for others to look at.
+	at  atomic.Int64
+	err error
 }
 
 func (j *joiner) run(ctx context.Context) {
@@ -136,6 +140,7 @@ func (j *joiner) visit(ctx context.Context, n int) (over bool, err error) {
 			return false, err
 		}
 		j.ids = append(j.ids, fr.id)
+		j.at.Store(fr.id)
 	}
 	return false, nil
 }
@@ -215,6 +220,7 @@ func writeAmong(t *testing.T, writer, reader *stack, events, clients int) *runWr
 		for ; seen <= w.last; seen++ {
 			for _, j := range joinAt[seen] {
 				j.cursor = rand.Int64N(w.last + 1)
+				j.at.Store(j.cursor)
 				reading.Go(func() { j.run(ctx) })
 			}
 		}
@@ -223,6 +229,13 @@ func writeAmong(t *testing.T, writer, reader *stack, events, clients int) *runWr
 		}
 		w.say(t, int(min(1+rand.Int64N(10), target-w.last)))
 	}
+	// At first the clients run after the writer, and each that asks finds out
+	// for all. Then all have seen everything, and somebody has to tell them.
+	for range 3 {
+		awaitAt(t, joiners, w.last)
+		w.say(t, 1)
+	}
+	awaitAt(t, joiners, w.last)
 	w.end(t)
 	reading.Wait()
 	seqs := scalar[[]int64](t, writer.db, `SELECT array_agg(seq ORDER BY seq) FROM agentd.events WHERE session_id = $1`, w.job.SessionID)
@@ -235,6 +248,21 @@ func writeAmong(t *testing.T, writer, reader *stack, events, clients int) *runWr
 		}
 	}
 	return w
+}
+
+// awaitAt returns when all have the event seq.
+func awaitAt(t *testing.T, joiners []*joiner, seq int64) {
+	t.Helper()
+	deadline, tick := time.After(patience), time.NewTicker(5*time.Millisecond)
+	defer tick.Stop()
+	behind := func(j *joiner) bool { return j.at.Load() < seq }
+	for slices.ContainsFunc(joiners, behind) {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not all clients have come to seq %d", seq)
+		}
+	}
 }
 
 func TestClientsThatJoinWhileARunWritesMissAndRepeatNothing(t *testing.T) {

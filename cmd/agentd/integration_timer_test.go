@@ -191,11 +191,31 @@ func TestStreamsTellProxiesNotToTouchThem(t *testing.T) {
 // hidden is what a careless middleware leaves of a response.
 type hidden struct{ http.ResponseWriter }
 
+// timed has deadlines, and still no Flush.
+type timed struct{ hidden }
+
+func (w timed) SetWriteDeadline(at time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(at)
+}
+
 func TestAMiddlewareThatHidesFlushFailsLoudly(t *testing.T) {
 	t.Parallel()
+	for name, wrap := range map[string]func(http.ResponseWriter) http.ResponseWriter{
+		"Everything": func(w http.ResponseWriter) http.ResponseWriter { return hidden{w} },
+		"OnlyFlush":  func(w http.ResponseWriter) http.ResponseWriter { return timed{hidden{w}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			failsLoudly(t, wrap)
+		})
+	}
+}
+
+func failsLoudly(t *testing.T, wrap func(http.ResponseWriter) http.ResponseWriter) {
+	t.Helper()
 	s := newStack(t, storetest.New(t), func(p *stackParts) {
 		p.wrap = func(next http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(hidden{w}, r) })
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next.ServeHTTP(wrap(w), r) })
 		}
 	})
 	id := s.Session(t)

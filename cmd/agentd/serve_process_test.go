@@ -239,6 +239,9 @@ func TestSIGTERM(t *testing.T) {
 		if got := <-events; !strings.Contains(got, "run.completed") {
 			t.Errorf("the stream ended before the run: %s", got)
 		}
+		if strings.Contains(s.err.String(), "cut off") {
+			t.Error("the streams were not ended in time")
+		}
 		if code := c.wait(t); code != 0 || c.out.String() != "first last\n" {
 			t.Errorf("chat: exit code %d, printed %q", code, c.out.String())
 		}

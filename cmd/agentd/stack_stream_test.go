@@ -41,8 +41,9 @@ func (r *sseReader) next() (fr sseFrame, err error) {
 		name, value, _ := bytes.Cut(line, []byte(": "))
 		switch string(name) {
 		case "id":
-			if fr.id, err = strconv.ParseInt(string(value), 10, 64); err != nil {
-				return fr, err
+			// Only events have ids, and those count from 1.
+			if fr.id, err = strconv.ParseInt(string(value), 10, 64); err != nil || fr.id < 1 {
+				return fr, fmt.Errorf("%q is no id of an event", value)
 			}
 		case "data":
 			fr.data = value

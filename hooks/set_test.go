@@ -1,0 +1,68 @@
+package hooks_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// everywhere is a set with one foreign func at each gate, which must not run,
+// and the named hook last.
+func everywhere(t *testing.T) hooks.Hooks {
+	t.Helper()
+	return hooks.Hooks{
+		BeforeInput:      func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) { panic("ran") },
+		BeforeRunStart:   func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) { panic("ran") },
+		TransformContext: func(context.Context, hooks.TransformContext) (hooks.TransformContextResult, error) { panic("ran") },
+		BeforeToolCall:   func(context.Context, call) (callResult, error) { panic("ran") },
+		BeforeExecute:    func(context.Context, hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) { panic("ran") },
+		AfterToolCall:    func(context.Context, hooks.AfterToolCall) (hooks.AfterToolCallResult, error) { panic("ran") },
+	}
+}
+
+func TestSetListsEveryGateAndCallsNoHook(t *testing.T) {
+	t.Parallel()
+	h := everywhere(t).Then(hooks.Hooks{BeforeToolCall: hooks.Named("guard", "3", func(context.Context, call) (callResult, error) { panic("ran") },
+		hooks.OfKind(hooks.KindRule), hooks.WithConfig("cfg"), hooks.WithDigest("d"), hooks.InPhase(hooks.PhaseValidate),
+		hooks.OnFailureOpen(), hooks.TimeLimit(time.Second), hooks.ReplyLimit(9), hooks.Redacting())})
+	anonymous := func(g hooks.Gate, reply int) hooks.Registration {
+		return hooks.Registration{
+			Gate: g, ID: "anonymous/1", Kind: hooks.KindGo, Phase: hooks.PhaseMutate, OnFailure: hooks.FailClosed,
+			TimeLimit: 2 * time.Second, ReplyLimit: reply,
+		}
+	}
+	expect(t, "the set", h.Set().Hooks, []hooks.Registration{
+		anonymous(hooks.GateBeforeInput, 1<<20), anonymous(hooks.GateBeforeRunStart, 1<<20), anonymous(hooks.GateTransformContext, 8<<20),
+		anonymous(hooks.GateBeforeToolCall, 1<<20),
+		{
+			Gate: hooks.GateBeforeToolCall, ID: "guard", Version: "3", Kind: hooks.KindRule, Phase: hooks.PhaseValidate, Digest: "d", Config: "cfg",
+			OnFailure: hooks.FailOpen, TimeLimit: time.Second, ReplyLimit: 9, Redacting: true,
+		},
+		anonymous(hooks.GateBeforeExecute, 1<<20), anonymous(hooks.GateAfterToolCall, 1<<20),
+	})
+}
+
+func TestSetHasTheSameDigestOnlyForTheSameHooks(t *testing.T) {
+	t.Parallel()
+	of := func(funcs ...hooks.BeforeToolCallFunc) string {
+		return hooks.Hooks{BeforeToolCall: hooks.Compose(funcs...)}.Set().Digest
+	}
+	n := func(id, version string, opts ...hooks.Option) hooks.BeforeToolCallFunc {
+		return hooks.Named(id, version, continues(), opts...)
+	}
+	base := of(n("a", "1"), n("b", "1"))
+	if again := of(hooks.Compose(n("a", "1"), hooks.Compose(n("b", "1")))); again != base {
+		t.Errorf("the same hooks, nested: %s; want %s", again, base)
+	}
+	for name, other := range map[string]string{
+		"order": of(n("b", "1"), n("a", "1")), "version": of(n("a", "1"), n("b", "2")), "one less": of(n("a", "1")), "none": of(),
+		"digest": of(n("a", "1"), n("b", "1", hooks.WithDigest("x"))), "config": of(n("a", "1"), n("b", "1", hooks.WithConfig("x"))),
+		"policy": of(n("a", "1"), n("b", "1", hooks.OnFailureOpen())), "unnamed": of(n("a", "1"), continues()),
+	} {
+		if other == base || len(other) != 64 {
+			t.Errorf("another %s has the digest %q", name, other)
+		}
+	}
+}
