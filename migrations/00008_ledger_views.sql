@@ -164,7 +164,7 @@ LEFT JOIN agentd.tool_calls AS call
 UNION ALL
 SELECT
     d.session_id,
-    coalesce(before.seq, 0) + 1,
+    greatest(before.seq, earlier.event_seq, 0) + 1,
     d.at,
     d.gate,
     d.run_id,
@@ -179,16 +179,21 @@ SELECT
     d.event_seq,
     d.ledger_seq
 FROM agentd.decisions AS d
--- What follows from a decision is in the same append: it stands before the first of it.
+-- What follows from a decision is in the same append: it stands before that, behind what follows from the decisions before.
 LEFT JOIN agentd.events AS last ON last.session_id = d.session_id AND last.seq = d.event_seq
 LEFT JOIN LATERAL (
     SELECT b.seq FROM agentd.events AS b
     WHERE b.session_id = d.session_id AND b.seq < d.event_seq AND b.append_id <> last.append_id
     ORDER BY b.seq DESC LIMIT 1
-) AS before ON true;
+) AS before ON true
+LEFT JOIN LATERAL (
+    SELECT b.event_seq FROM agentd.hook_decisions AS b
+    WHERE b.session_id = d.session_id AND b.ledger_seq < d.ledger_seq AND b.event_seq < d.event_seq
+    ORDER BY b.ledger_seq DESC LIMIT 1
+) AS earlier ON true;
 COMMENT ON VIEW agentd.timeline IS 'What happened in a session, a line per event and per decision of a hook, in the order of commits: filter by session_id, order by seq, kind, ledger_seq.';
 COMMENT ON COLUMN agentd.timeline.session_id IS 'The conversation.';
-COMMENT ON COLUMN agentd.timeline.seq IS 'The order within the session. A decision has that of the first event that was committed with it, and stands before it.';
+COMMENT ON COLUMN agentd.timeline.seq IS 'The order within the session. A decision has that of the first event that follows from it, and stands before it.';
 COMMENT ON COLUMN agentd.timeline.at IS 'The writer''s clock.';
 COMMENT ON COLUMN agentd.timeline.type IS 'What happened; of a decision, the gate.';
 COMMENT ON COLUMN agentd.timeline.run_id IS 'The run that it belongs to.';
@@ -196,7 +201,7 @@ COMMENT ON COLUMN agentd.timeline.turn_no IS 'The turn within the run.';
 COMMENT ON COLUMN agentd.timeline.actor IS 'Who caused it, as kind:id.';
 COMMENT ON COLUMN agentd.timeline.summary IS 'It in words, at most some hundred characters.';
 COMMENT ON COLUMN agentd.timeline.kind IS 'event or decision.';
-COMMENT ON COLUMN agentd.timeline.event_seq IS 'Of an event its seq, of a decision that of the last event that was committed with it.';
+COMMENT ON COLUMN agentd.timeline.event_seq IS 'Of an event its seq, of a decision that of the last event that follows from it.';
 COMMENT ON COLUMN agentd.timeline.ledger_seq IS 'The decision''s place in the ledger; NULL for an event.';
 
 -- A column of a view that is a column of the ledger means the same.

@@ -2,6 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -19,12 +22,14 @@ type history struct {
 	report    *Report
 	state     loop.State
 	appendID  string // of the last event
+	ledger    *chain
 
 	createdAt, updatedAt, deletedAt time.Time
 	runs                            map[string]*runTimes
 	turns                           map[turnKey]*turnTimes
 	calls                           map[string]*callTimes
 	messages                        map[string]messageTimes
+	approvals                       map[string]columns
 }
 
 type runTimes struct {
@@ -39,7 +44,10 @@ type turnKey struct {
 
 type turnTimes struct{ started, completed time.Time }
 
-type callTimes struct{ proposed, started, executed, done time.Time }
+type callTimes struct {
+	proposed, started, executed, done time.Time
+	blockedBy                         string
+}
 
 type messageTimes struct {
 	seq  int64
@@ -47,9 +55,9 @@ type messageTimes struct {
 	at   time.Time
 }
 
-func newHistory(sessionID string, report *Report) *history {
+func newHistory(sessionID string, report *Report, sets hookSets) *history {
 	return &history{
-		sessionID: sessionID, report: report,
+		sessionID: sessionID, report: report, ledger: newChain(sessionID, report, sets), approvals: map[string]columns{},
 		runs: map[string]*runTimes{}, turns: map[turnKey]*turnTimes{}, calls: map[string]*callTimes{}, messages: map[string]messageTimes{},
 	}
 }
@@ -80,6 +88,10 @@ func (h *history) read(ctx context.Context, tx pgx.Tx) error {
 
 func (h *history) add(e logged) {
 	h.report.Events++
+	if e.appendID != h.appendID {
+		h.ledger.judge(h.state.LastSeq)
+	}
+	h.ledger.committed(e.Seq)
 	at := Difference{Table: "events", Row: h.sessionID + "/" + strconv.FormatInt(e.Seq, 10)}
 	if e.Seq != h.state.LastSeq+1 && !h.mayMissDeltas() {
 		at.Column, at.Got, at.Want = "seq", strconv.FormatInt(e.Seq, 10), strconv.FormatInt(h.state.LastSeq+1, 10)
@@ -90,6 +102,7 @@ func (h *history) add(e logged) {
 		h.report.add(at)
 	} else if p, err := event.Decode(e.Event); err == nil { // it is what Allows asked
 		h.note(e.Event, p)
+		h.ledger.note(h.state, e.Event, p)
 	}
 	h.state = loop.Fold(h.state, e.Event)
 	h.state.LastSeq = e.Seq
@@ -101,6 +114,18 @@ func (h *history) add(e logged) {
 		h.createdAt = e.At
 	}
 	h.updatedAt, h.appendID = e.At, e.appendID
+}
+
+// finish is for what only the whole log can tell.
+func (h *history) finish() {
+	h.ledger.judge(h.state.LastSeq)
+	h.ledger.finish(h.state)
+	for _, id := range slices.Sorted(maps.Keys(h.approvals)) {
+		a := h.approvals[id]
+		if run, _ := h.state.Run(a["run_id"]); a["status"] == approvalPending && run.Status.Terminal() {
+			h.report.add(Difference{Table: "approvals", Row: id, Column: "status", Got: quoted(approvalPending, true), Want: "an answer: its run is " + string(run.Status)})
+		}
+	}
 }
 
 // mayMissDeltas says that deltas could stand here, and so may have been
@@ -142,10 +167,44 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.calls[p.CallID].started = e.At
 	case event.ToolExecuted:
 		h.calls[p.CallID].executed = e.At
+	case event.ToolBlocked:
+		h.calls[p.CallID].blockedBy = p.By
+	case event.ApprovalRequested:
+		h.noteRequest(e, p)
+	case event.ApprovalDecided:
+		h.noteAnswer(e, p)
 	case event.ToolResult:
 		h.calls[p.CallID].done = e.At
 		h.noteMessage(e, p.MessageID)
 	}
+}
+
+func (h *history) noteRequest(e event.Event, p event.ApprovalRequested) {
+	r := columns{"name": p.Name, "arguments": p.Arguments, "arguments_sha256": p.ArgumentsSHA256, "status": approvalPending}
+	r.text("tenant_id", h.state.TenantID)
+	r.text("run_id", e.RunID)
+	r.number("turn_no", int64(e.Turn))
+	r.text("call_id", p.CallID)
+	r.text("requested_by", p.By)
+	r.text("reason", p.Reason)
+	r.time("requested_at", e.At)
+	r.number("requested_seq", e.Seq)
+	h.approvals[p.ApprovalID] = r
+}
+
+func (h *history) noteAnswer(e event.Event, p event.ApprovalDecided) {
+	r, ok := h.approvals[p.ApprovalID]
+	if !ok || r["call_id"] != p.CallID {
+		h.report.add(Difference{
+			Table: "events", Row: h.sessionID + "/" + strconv.FormatInt(e.Seq, 10), Column: "payload",
+			Got: "an answer to approval " + p.ApprovalID, Want: "an answer to what was asked of call " + p.CallID,
+		})
+		return
+	}
+	r["status"], r["decided_by_kind"], r["decided_by_id"] = string(p.Decision), string(e.Actor.Kind), e.Actor.ID
+	r.text("decision_reason", p.Reason)
+	r.time("decided_at", e.At)
+	r.number("decided_seq", e.Seq)
 }
 
 func (h *history) noteMessage(e event.Event, id string) {
@@ -166,6 +225,8 @@ func (h *history) want(name string) table {
 		return h.wantTurns()
 	case "messages":
 		return h.wantMessages()
+	case "approvals":
+		return h.approvals
 	default:
 		return h.wantCalls()
 	}
@@ -180,6 +241,10 @@ func (h *history) wantSession() table {
 	r.time("deleted_at", h.deletedAt)
 	r.number("last_seq", s.LastSeq)
 	r.number("run_epoch", s.Epoch)
+	r.number("ledger_seq", h.ledger.head.Seq)
+	if h.ledger.head.Seq > 0 {
+		r["ledger_head"] = hex.EncodeToString(h.ledger.head.Hash[:])
+	}
 	return table{s.SessionID: r}
 }
 
@@ -193,6 +258,7 @@ func (h *history) wantRuns() table {
 		r.text("idempotency_key", run.IdempotencyKey)
 		r.text("request_sha256", run.RequestSHA256)
 		r.text("worker_id", run.WorkerID)
+		r.text("hook_set", run.HookSet)
 		r.text("cancel_reason", run.CancelReason)
 		r.text("reason", run.Reason)
 		r.text("error", run.Error)
@@ -275,6 +341,11 @@ func (h *history) wantCall(call loop.Call) columns {
 	t := h.calls[call.ID]
 	r := columns{"tenant_id": h.state.TenantID, "name": call.Name, "arguments": call.Arguments, "status": string(call.Status)}
 	r.text("provider_call_id", call.ProviderID)
+	r.text("approval_id", call.ApprovalID)
+	r.text("blocked_by", t.blockedBy)
+	if call.Final != nil {
+		r["final_arguments"] = *call.Final
+	}
 	r.number("call_no", int64(call.Number))
 	r.number("attempt", int64(call.Attempt))
 	r.number("position", call.Position)

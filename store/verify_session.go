@@ -20,12 +20,12 @@ func utc(column string) string {
 // The projections of one session as text. The first column is the key.
 var projected = map[string]string{
 	"sessions": `SELECT id::text, tenant_id, external_id, ` + utc("created_at") + `, ` + utc("updated_at") + `, ` + utc("deleted_at") + `,
-		last_seq::text, run_epoch::text, append_id::text
+		last_seq::text, run_epoch::text, append_id::text, ledger_seq::text, encode(ledger_head, 'hex') AS ledger_head
 		FROM agentd.sessions WHERE id = $1`,
 	"runs": `SELECT id::text, tenant_id, status, agent, message_id::text, assistant_message_id::text, idempotency_key, request_sha256,
 		ticket::text, worker_id::text, epoch::text, takeovers::text, ` + utc("not_before") + `, ` + utc("cancel_requested_at") + `,
 		cancel_reason, reason, error, ` + utc("created_at") + `, ` + utc("started_at") + `, ` + utc("ended_at") + `,
-		created_seq::text, ended_seq::text
+		created_seq::text, ended_seq::text, hook_set
 		FROM agentd.runs WHERE session_id = $1`,
 	"turns": `SELECT run_id::text || '/' || turn_no AS key, tenant_id, status, attempt::text, model, message_id::text, finish_reason, finish_raw,
 		input_tokens::text, output_tokens::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
@@ -34,8 +34,13 @@ var projected = map[string]string{
 		FROM agentd.messages WHERE session_id = $1`,
 	"tool_calls": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_no::text, name, arguments, provider_call_id, status, attempt::text,
 		success::text, output_sha256, output_bytes::text, is_error::text, result_reason, result_message_id::text, position::text,
-		` + utc("proposed_at") + `, ` + utc("started_at") + `, ` + utc("executed_at") + `, ` + utc("done_at") + `
+		` + utc("proposed_at") + `, ` + utc("started_at") + `, ` + utc("executed_at") + `, ` + utc("done_at") + `,
+		final_arguments, approval_id::text, blocked_by
 		FROM agentd.tool_calls WHERE session_id = $1`,
+	"approvals": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_id::text, name, arguments, arguments_sha256, requested_by, reason,
+		status, decided_by_kind, decided_by_id, decision_reason, ` + utc("requested_at") + `, ` + utc("decided_at") + `,
+		requested_seq::text, decided_seq::text
+		FROM agentd.approvals WHERE session_id = $1`,
 }
 
 // columns are the values of a row by name; NULL is absent.
@@ -44,23 +49,29 @@ type columns map[string]string
 // table has the rows by key.
 type table map[string]columns
 
-func verifySession(ctx context.Context, tx pgx.Tx, id string, report *Report) error {
-	h := newHistory(id, report)
-	if err := h.read(ctx, tx); err != nil {
+func (v *verifier) session(ctx context.Context, id string) error {
+	h := newHistory(id, v.report, v.sets)
+	// The ledger first: what was started is compared with what was decided.
+	if err := h.ledger.read(ctx, v.tx); err != nil {
 		return err
 	}
+	if err := h.read(ctx, v.tx); err != nil {
+		return err
+	}
+	h.finish()
 	for _, name := range slices.Sorted(maps.Keys(projected)) {
-		got, err := readTable(ctx, tx, name, id)
+		got, err := readTable(ctx, v.tx, name, id)
 		if err != nil {
 			return err
 		}
-		compare(report, name, got, h.want(name))
+		compare(v.report, name, got, h.want(name))
 	}
 	if h.state.SessionID != "" {
-		report.Sessions++
+		v.report.Sessions++
 	}
-	report.Runs += int64(len(h.state.Runs))
-	report.ToolCalls += int64(len(h.calls))
+	v.report.Runs += int64(len(h.state.Runs))
+	v.report.ToolCalls += int64(len(h.calls))
+	v.report.Approvals += int64(len(h.approvals))
 	return nil
 }
 
