@@ -89,3 +89,24 @@ func (s *Store) SearchMemories(ctx context.Context, tenantID, query string, limi
 	}
 	return memories, nil
 }
+
+// DeleteMemory forgets what the tenant stored under key. Ok is false if that
+// was nothing.
+func (s *Store) DeleteMemory(ctx context.Context, tenantID, key string) (ok bool, err error) {
+	key, _ = event.CleanText(key)
+	done, err := s.pool.Exec(ctx, `DELETE FROM agentd.memories WHERE tenant_id = $1 AND key = $2`, tenantID, key)
+	if err != nil {
+		return false, failed("delete memory", err)
+	}
+	return done.RowsAffected() > 0, nil
+}
+
+// ClearMemories forgets all memories of the tenant, and returns how many they
+// were.
+func (s *Store) ClearMemories(ctx context.Context, tenantID string) (n int64, err error) {
+	done, err := s.pool.Exec(ctx, `DELETE FROM agentd.memories WHERE tenant_id = $1`, tenantID)
+	if err != nil {
+		return 0, failed("clear memories", err)
+	}
+	return done.RowsAffected(), nil
+}

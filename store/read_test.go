@@ -279,6 +279,8 @@ func TestReadsReportABrokenDatabase(t *testing.T) {
 		"Next":                 func() error { _, err := s.Next(ctx, looptest.Tenant, id, 0, 1); return err },
 		"WriteMemory":          func() error { return s.WriteMemory(ctx, looptest.Tenant, "k", "v") },
 		"ReadMemory":           func() error { _, _, err := s.ReadMemory(ctx, looptest.Tenant, "k"); return err },
+		"DeleteMemory":         func() error { _, err := s.DeleteMemory(ctx, looptest.Tenant, "k"); return err },
+		"ClearMemories":        func() error { _, err := s.ClearMemories(ctx, looptest.Tenant); return err },
 		"SearchMemories":       func() error { _, err := s.SearchMemories(ctx, looptest.Tenant, "k", 0); return err },
 	} {
 		if err := read(); err == nil || errors.Is(err, loop.ErrNotFound) || !strings.Contains(err.Error(), "42P01") {
@@ -300,6 +302,32 @@ func TestListMessagesReportsWhatItCannotRead(t *testing.T) {
 	exec(t, db, `ALTER TABLE agentd.messages RENAME COLUMN parts TO pieces`)
 	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{}); err == nil {
 		t.Error("no error without the column")
+	}
+}
+
+func TestForgottenMemoriesAreTheTenantsOwn(t *testing.T) {
+	t.Parallel()
+	_, s, _ := library(t)
+	ctx := t.Context()
+	for _, tenant := range []string{looptest.Tenant, another} {
+		for _, key := range []string{"a", "b", "c\uFFFD"} {
+			if err := s.WriteMemory(ctx, tenant, key, "x"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, want := range []bool{true, false} {
+		if ok, err := s.DeleteMemory(ctx, looptest.Tenant, "c\x00"); ok != want || err != nil {
+			t.Errorf("delete: %t, %v, want %t", ok, err, want)
+		}
+	}
+	for _, want := range []int64{2, 0} {
+		if n, err := s.ClearMemories(ctx, looptest.Tenant); n != want || err != nil {
+			t.Errorf("clear: %d, %v, want %d", n, err, want)
+		}
+	}
+	if left, err := s.SearchMemories(ctx, another, "", 0); len(left) != 3 || err != nil {
+		t.Errorf("the other tenant has %v, %v", left, err)
 	}
 }
 
