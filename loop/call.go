@@ -8,7 +8,6 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -22,11 +21,7 @@ const stopGrace = 500 * time.Millisecond
 // none if the call was stopped.
 func (r *runner) callModel(ctx context.Context) error {
 	t, _ := r.run().Turn()
-	if h := r.engine.Hooks.OnTurnStart; h != nil {
-		r.notify("OnTurnStart", func() {
-			h(ctx, hooks.TurnStart{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Resumed: t.Attempt > 1})
-		})
-	}
+	r.startTurn(ctx, t.Attempt > 1)
 	callCtx, stop := context.WithCancel(ctx)
 	ans := newAnswer(t.Attempt)
 	pulled := make(chan struct{})

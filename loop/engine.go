@@ -86,13 +86,18 @@ type runner struct {
 	facts []event.Payload
 	// rulings are decisions about the facts, not durable either.
 	rulings []hooks.Decision
-	// said is what the gates answered under this lease.
-	said map[hooks.Position]any
+	// said is what the gates answered and is not durable yet, asked the same in
+	// order. What was asked about an output is in rulings instead.
+	said  map[hooks.Position]any
+	asked []hooks.Decision
 	// pending are decisions of the step that is being drafted, cleared the
 	// calls that it may run, context the model call that it may make.
 	pending []hooks.Decision
 	cleared []clearance
 	context modelCall
+	// prep is what BeforeRunStart changed, so that its messages keep their ids
+	// when the step is planned again.
+	prep *event.RunPrepared
 	// begun says that OnRunStart was called.
 	begun bool
 	// turnEnded is the last turn for which OnTurnEnd was called.
@@ -114,13 +119,34 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	}
 	r.begun = run.Started
 	r.facts = []event.Payload{r.claimFact()}
-	if h := r.engine.Hooks; h.OnRunStart == nil && h.BeforeRunStart == nil && h.TransformContext == nil && h.BeforeToolCall == nil && h.BeforeExecute == nil {
+	t, _ := run.Turn()
+	again := t.Status == TurnAnswered && !run.CancelRequested
+	h := r.engine.Hooks
+	if h.OnRunStart == nil && !r.asks(gatesRun) && !r.asks(gatesTools) && (h.OnTurnStart == nil || !again) {
 		return true, nil
 	}
 	if err := r.record(ctx); err != nil || r.lost() {
 		return false, err
 	}
+	if again && !r.run().CancelRequested {
+		r.startTurn(ctx, true)
+	}
 	return true, nil
+}
+
+// asks reports whether there is a hook at one of these gates.
+func (r *runner) asks(g gates) bool {
+	h := r.engine.Hooks
+	switch g {
+	case gatesRun:
+		return h.BeforeRunStart != nil || h.TransformContext != nil
+	case gatesModel:
+		return h.TransformContext != nil
+	case gatesTools:
+		return h.BeforeToolCall != nil || h.BeforeExecute != nil
+	case gatesNone:
+	}
+	return false
 }
 
 func (r *runner) claimable() bool {
@@ -186,7 +212,15 @@ func (r *runner) commit(ctx context.Context) (step, error) {
 		d := r.draft()
 		p := r.planner()
 		st := p.next(d.state, d.run())
-		r.endTurn(ctx, st)
+		if len(r.facts) > 0 && r.asks(st.gates) {
+			// A hook may take long, or take the process down: what it is asked
+			// about has to be there afterwards, under the same ids.
+			if err := r.record(ctx); err != nil || r.lost() {
+				return step{}, err
+			}
+			continue
+		}
+		r.endTurns(ctx, st.write)
 		if err := r.pass(ctx, d, &st, p.agent); err != nil {
 			return step{}, err
 		}
@@ -258,7 +292,8 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	r.state = FoldAll(r.state, done.Events)
 	r.state.Ledger = d.state.Ledger
 	r.epoch = r.run().Epoch
-	r.facts, r.rulings = nil, nil
+	r.facts, r.rulings, r.asked = nil, nil, nil
+	clear(r.said)
 	return false, nil
 }
 
@@ -331,12 +366,22 @@ func (r *runner) catchCancel(ctx context.Context) error {
 	return nil
 }
 
-func (r *runner) endTurn(ctx context.Context, st step) {
+func (r *runner) startTurn(ctx context.Context, resumed bool) {
+	if h := r.engine.Hooks.OnTurnStart; h != nil {
+		t, _ := r.run().Turn()
+		r.notify("OnTurnStart", func() {
+			h(ctx, hooks.TurnStart{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Resumed: resumed})
+		})
+	}
+}
+
+// endTurns tells of the turn that is about to be completed, if one is.
+func (r *runner) endTurns(ctx context.Context, write []event.Payload) {
 	t, _ := r.run().Turn()
 	if r.engine.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
 		return
 	}
-	for _, p := range st.write {
+	for _, p := range write {
 		if _, ok := p.(event.TurnCompleted); ok {
 			r.turnEnded = t.No
 			r.notify("OnTurnEnd", func() {

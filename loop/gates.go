@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -30,6 +31,9 @@ func askOnce[In hooks.Input[In, Out], Out hooks.Result](
 	said := ruling[In]{v, decisions}
 	if f != nil {
 		r.said[p] = said
+		if p.Gate != hooks.GateAfterToolCall {
+			r.asked = append(r.asked, decisions...)
+		}
 	}
 	return said, nil
 }
@@ -45,7 +49,7 @@ func (r *runner) position(gate hooks.Gate, turn int, subject string, attempt int
 // pass asks the gates of a step and drafts what they let through. It changes
 // the step to what is left to do.
 func (r *runner) pass(ctx context.Context, d *draft, st *step, agent Agent) error {
-	r.cleared = nil
+	r.cleared, r.pending = nil, nil
 	switch st.gates {
 	case gatesRun:
 		if ended, err := r.passRun(ctx, d, st, agent); err != nil || ended {
@@ -58,8 +62,21 @@ func (r *runner) pass(ctx context.Context, d *draft, st *step, agent Agent) erro
 		return r.passTools(ctx, d, st, agent)
 	case gatesNone:
 		d.add(st.write...)
+		if d.run().Status.Terminal() {
+			// What was asked for a step that will never be taken.
+			d.decide(void(r.asked))
+		}
 	}
 	return nil
+}
+
+// void are decisions that led to nothing because something came between.
+func void(decisions []hooks.Decision) []hooks.Decision {
+	out := slices.Clone(decisions)
+	for i := range out {
+		out[i].Effective = false
+	}
+	return out
 }
 
 // passRun asks BeforeRunStart, once per run: whatever follows is in the same
@@ -79,7 +96,11 @@ func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (
 		return true, nil
 	}
 	if v := said.verdict; len(v.Changed) > 0 {
-		d.add(r.prepared(in, v.Value))
+		if r.prep == nil {
+			p := r.prepared(in, v.Value)
+			r.prep = &p
+		}
+		d.add(*r.prep)
 	}
 	if h := r.engine.Hooks.OnRunStart; h != nil && !r.begun {
 		r.begun = true
@@ -176,7 +197,7 @@ func (r *runner) passTools(ctx context.Context, d *draft, st *step, agent Agent)
 		if over != nil {
 			*d = before
 			r.cleared = nil
-			*st = r.terminated(d, c, *over)
+			*st = r.terminated(ctx, d, c, *over)
 			return nil
 		}
 	}
@@ -300,9 +321,14 @@ func (r *runner) block(d *draft, c Call, by string, reason hooks.Reason) {
 	text, sanitized := event.CleanText(reason.Text)
 	text = event.Shorten(text, 2000)
 	d.add(event.ToolBlocked{CallID: c.ID, By: by, ReasonCode: reason.Code, Reason: text, Sanitized: sanitized})
-	content := "This call was blocked and not run."
-	if text != "" {
-		content = "This call was blocked and not run: " + text
+	content := "This call was blocked and not run"
+	if c.Attempt > 0 {
+		content = "This call was started before, may have taken effect, and was blocked before it was run again"
+	}
+	if text == "" {
+		content += "."
+	} else {
+		content += ": " + text
 	}
 	d.add(event.ToolResult{
 		CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, Content: content, IsError: true,
@@ -316,9 +342,8 @@ const finishTerminated = "terminated_by_hook"
 // terminated ends the run: the call that a hook stopped it at gets a failed
 // result, its siblings are not run. What other hooks had said of them led to
 // nothing.
-func (r *runner) terminated(d *draft, at Call, over ruling[hooks.BeforeToolCall]) step {
+func (r *runner) terminated(ctx context.Context, d *draft, at Call, over ruling[hooks.BeforeToolCall]) step {
 	t, _ := d.run().Turn()
-	var void []hooks.Decision
 	for _, c := range t.Calls {
 		switch {
 		case c.ID == at.ID:
@@ -336,25 +361,12 @@ func (r *runner) terminated(d *draft, at Call, over ruling[hooks.BeforeToolCall]
 			}
 			d.add(res)
 		}
-		void = append(void, r.voided(t, c)...)
 	}
-	d.add(event.TurnCompleted{}, event.RunCompleted{Reason: finishTerminated})
-	d.decide(append(void, over.decisions...))
+	end := []event.Payload{event.TurnCompleted{}, event.RunCompleted{Reason: finishTerminated}}
+	r.endTurns(ctx, end)
+	d.add(end...)
+	d.decide(append(void(r.asked[:len(r.asked)-len(over.decisions)]), over.decisions...))
 	return step{act: actEnd}
-}
-
-// voided are the decisions about a call that was let through in vain.
-func (r *runner) voided(t Turn, c Call) (out []hooks.Decision) {
-	if said, ok := r.said[r.position(hooks.GateBeforeToolCall, t.No, c.ID, 1)].(ruling[hooks.BeforeToolCall]); ok && c.Status == CallProposed {
-		out = append(out, said.decisions...)
-	}
-	if said, ok := r.said[r.position(hooks.GateBeforeExecute, t.No, c.ID, c.Attempt+1)].(ruling[hooks.BeforeExecute]); ok && c.Status != CallDone {
-		out = append(out, said.decisions...)
-	}
-	for i := range out {
-		out[i].Effective = false
-	}
-	return out
 }
 
 // review asks AfterToolCall about an output whose execution is durable.

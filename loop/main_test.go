@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,7 +111,33 @@ func checked(t testing.TB, b *looptest.Bench, sessionID string) ([]event.Event, 
 	if err := looptest.CheckLog(events); err != nil {
 		t.Errorf("log: %v\n%v", err, looptest.Types(events))
 	}
+	if err := looptest.CheckLedger(events, ledger(b, sessionID)); err != nil {
+		t.Errorf("ledger: %v", err)
+	}
 	return events, loop.FoldAll(loop.State{}, events)
+}
+
+// ledger is what was decided in a session.
+func ledger(b *looptest.Bench, sessionID string) []loop.LedgerRow {
+	return b.Log.(interface {
+		Ledger(sessionID string) []loop.LedgerRow
+	}).Ledger(sessionID)
+}
+
+// rows lists a ledger: gate, hook, action, and what else is worth a word.
+func rows(all []loop.LedgerRow) []string {
+	var out []string
+	for _, r := range all {
+		line := fmt.Sprintf("%s %s %s", r.Gate, r.HookID, r.Action)
+		if r.Outcome != hooks.OutcomeOK {
+			line += " " + string(r.Outcome)
+		}
+		if !r.Effective {
+			line += " void"
+		}
+		out = append(out, line)
+	}
+	return out
 }
 
 // results lists what the tool messages of a state say.

@@ -1,6 +1,8 @@
 package looptest
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
 	"slices"
@@ -71,7 +73,8 @@ func tools(m hooks.Message) (calls, results []string, err error) {
 // CheckLog says what is wrong with the log of one session: a hole in seq, an
 // event that the tables refuse, text in a message that its attempt did not
 // show (or text shown that is not in it), a call of an ended run without
-// exactly one result.
+// exactly one result, a start with other bytes than the log says, a suspension
+// that does not name what is waited for.
 func CheckLog(events []event.Event) error {
 	var s loop.State
 	shown := map[answerKey][]loop.PartialBlock{}
@@ -98,10 +101,13 @@ func CheckLog(events []event.Event) error {
 		case event.ToolResult:
 			results[p.CallID]++
 		}
+		s = loop.Fold(s, e)
+		if err == nil {
+			err = checkCalls(s, e, p)
+		}
 		if err != nil {
 			return fmt.Errorf("seq %d: %w", e.Seq, err)
 		}
-		s = loop.Fold(s, e)
 	}
 	for _, r := range s.Runs {
 		for _, t := range r.Turns {
@@ -110,6 +116,42 @@ func CheckLog(events []event.Event) error {
 					return fmt.Errorf("call %s of run %s has %d results", c.ID, r.ID, results[c.ID])
 				}
 			}
+		}
+	}
+	return nil
+}
+
+// checkCalls says whether what runs and what is waited for is what the calls of
+// s say.
+func checkCalls(s loop.State, e event.Event, p event.Payload) error {
+	r, _ := s.Run(e.RunID)
+	t, _ := r.Turn()
+	final, awaiting := map[string]string{}, []string{}
+	for _, c := range t.Calls {
+		final[c.ID] = c.Arguments
+		if c.Final != nil {
+			final[c.ID] = *c.Final
+		}
+		if c.Status == loop.CallAwaiting {
+			awaiting = append(awaiting, c.ApprovalID)
+		}
+	}
+	bytes := func(callID, sum string) error {
+		if want := sha256.Sum256([]byte(final[callID])); sum != "" && sum != hex.EncodeToString(want[:]) {
+			return fmt.Errorf("%s of call %s is about other bytes than %s", p.EventType(), callID, final[callID])
+		}
+		return nil
+	}
+	switch p := p.(type) {
+	case event.ToolStarted:
+		return bytes(p.CallID, p.ArgumentsSHA256)
+	case event.ApprovalRequested:
+		return bytes(p.CallID, p.ArgumentsSHA256)
+	case event.ApprovalDecided:
+		return bytes(p.CallID, p.ArgumentsSHA256)
+	case event.RunSuspended:
+		if !slices.Equal(p.ApprovalIDs, awaiting) {
+			return fmt.Errorf("suspended for %q where %q are open", p.ApprovalIDs, awaiting)
 		}
 	}
 	return nil

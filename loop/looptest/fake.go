@@ -163,6 +163,13 @@ func NewBench(log loop.Log, model loop.Model, tools ...loop.Tool) *Bench {
 	}
 }
 
+// Use asks h, for messages and in runs.
+func (b *Bench) Use(h hooks.Hooks) {
+	b.Commands.Hooks, b.Engine.Hooks = h, h
+	b.Commands.Asker = &hooks.Asker{HookSet: h.Set().Digest}
+	b.Engine.Asker = &hooks.Asker{HookSet: h.Set().Digest}
+}
+
 // Session creates a session.
 func (b *Bench) Session(t testing.TB) string {
 	t.Helper()

@@ -119,7 +119,7 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 	if s.state.LastSeq != a.Expected {
 		return loop.Appended{}, loop.ErrConflict
 	}
-	if err := s.chain(a.Ledger); err != nil {
+	if err := s.chain(a); err != nil {
 		return loop.Appended{}, err
 	}
 	out := slices.Clone(a.Events)
@@ -143,15 +143,25 @@ func (l *Log) acknowledge(a loop.Append, done loop.Appended) (loop.Appended, err
 	return done, nil
 }
 
-// chain adds rows to the ledger if they follow its head.
-func (s *session) chain(rows []loop.LedgerRow) error {
-	for _, r := range rows {
-		if r.LedgerSeq != s.state.Ledger.Seq+1 || r.PrevHash != s.state.Ledger.Hash || r.Hash != r.Row.Hash() {
-			return fmt.Errorf("ledger row %d does not follow row %d", r.LedgerSeq, s.state.Ledger.Seq)
-		}
-		s.state.Ledger = loop.LedgerHead{Seq: r.LedgerSeq, Hash: r.Hash}
-		s.ledger = append(s.ledger, r)
+// chain adds a's decisions to the ledger, all or none: they follow its head,
+// are committed with a's events, and none of them was recorded before.
+func (s *session) chain(a loop.Append) error {
+	head, seen := s.state.Ledger, map[string]bool{}
+	for _, r := range s.ledger {
+		seen[r.ID] = true
 	}
+	for _, r := range a.Ledger {
+		if err := checkRow(head, r); err != nil {
+			return err
+		}
+		if seen[r.ID] || r.EventSeq <= a.Expected || r.EventSeq > a.Expected+int64(len(a.Events)) {
+			return fmt.Errorf("ledger row %d: decision %s is recorded already, or not with event %d", r.LedgerSeq, r.ID, r.EventSeq)
+		}
+		seen[r.ID] = true
+		head = loop.LedgerHead{Seq: r.LedgerSeq, Hash: r.Hash}
+	}
+	s.state.Ledger = head
+	s.ledger = append(s.ledger, a.Ledger...)
 	return nil
 }
 

@@ -31,6 +31,10 @@ type Memories interface {
 	// SearchMemories returns up to limit memories that fit the query, the best
 	// first. An empty query fits all, the last written first.
 	SearchMemories(ctx context.Context, tenantID, query string, limit int) ([]loop.Memory, error)
+	// DeleteMemory forgets what is kept under a key; ok is false if nothing was.
+	DeleteMemory(ctx context.Context, tenantID, key string) (ok bool, err error)
+	// ClearMemories forgets all keys of the tenant and says how many they were.
+	ClearMemories(ctx context.Context, tenantID string) (n int64, err error)
 }
 
 // storeError hides the text of a store's error, which may name hosts and

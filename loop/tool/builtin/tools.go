@@ -19,7 +19,8 @@ type Surroundings struct {
 }
 
 // Tools returns ping and get_time, and with a store for them memory_read,
-// memory_write and memory_search. All are idempotent. get_time needs the time
+// memory_write, memory_search, memory_delete and memory_clear. All are
+// idempotent. get_time needs the time
 // zone database: a binary that may run without one imports time/tzdata.
 // An error is a broken argument type in this package.
 func Tools(s Surroundings) ([]loop.Tool, error) {
@@ -28,7 +29,7 @@ func Tools(s Surroundings) ([]loop.Tool, error) {
 	}
 	makers := []func(Surroundings) (loop.Tool, error){ping, getTime}
 	if s.Memories != nil {
-		makers = append(makers, memoryRead, memoryWrite, memorySearch)
+		makers = append(makers, memoryRead, memoryWrite, memorySearch, memoryDelete, memoryClear)
 	}
 	tools := make([]loop.Tool, len(makers))
 	var errs error

@@ -45,6 +45,22 @@ func (m *memories) SearchMemories(_ context.Context, tenantID, query string, lim
 	return found, m.down
 }
 
+func (m *memories) DeleteMemory(_ context.Context, tenantID, key string) (bool, error) {
+	_, ok := m.kept[tenantID+"/"+key]
+	delete(m.kept, tenantID+"/"+key)
+	return ok, m.down
+}
+
+func (m *memories) ClearMemories(_ context.Context, tenantID string) (n int64, err error) {
+	for path := range m.kept {
+		if strings.HasPrefix(path, tenantID+"/") {
+			delete(m.kept, path)
+			n++
+		}
+	}
+	return n, m.down
+}
+
 // bundle holds all builtin tools over one store.
 type bundle struct {
 	tools map[string]loop.Tool
@@ -96,6 +112,14 @@ func TestWhatTheToolsAnswer(t *testing.T) {
 		{"a", "memory_search", `{"query":"Ada","limit":5}`, "name: Ada L."},
 		{"b", "memory_read", `{"key":"name"}`, `nothing is remembered under the key "name"`},
 		{"b", "memory_search", `{}`, "nothing was found"},
+		{"b", "memory_delete", `{"key":"name"}`, `nothing is remembered under the key "name"`},
+		{"b", "memory_write", `{"key":"name","content":"Bob"}`, `remembered under the key "name"`},
+		{"a", "memory_delete", `{"key":"name"}`, `forgot what was under the key "name"`},
+		{"a", "memory_delete", `{"key":"name"}`, `nothing is remembered under the key "name"`},
+		{"a", "memory_search", `{}`, "pet: a cat\uFFFD\uFFFD"},
+		{"a", "memory_clear", `{}`, "forgot everything: 1 keys"},
+		{"a", "memory_clear", `{}`, "forgot everything: 0 keys"},
+		{"b", "memory_read", `{"key":"name"}`, "Bob"},
 	} {
 		got, err := b.call(t, step.tenant, step.tool, step.arguments)
 		if err != nil || got != step.want {
@@ -145,6 +169,7 @@ func TestAStoresErrorIsNotShown(t *testing.T) {
 	b.store.down = errors.New("dial tcp db.internal:5432")
 	for tool, arguments := range map[string]string{
 		"memory_read": `{"key":"k"}`, "memory_write": `{"key":"k","content":"c"}`, "memory_search": `{}`,
+		"memory_delete": `{"key":"k"}`, "memory_clear": `{}`,
 	} {
 		_, err := b.call(t, "a", tool, arguments)
 		if !errors.Is(err, b.store.down) || strings.Contains(err.Error(), "internal") {
@@ -172,7 +197,7 @@ func TestWhichToolsThereAre(t *testing.T) {
 	if got := names(builtin.Surroundings{}); !slices.Equal(got, []string{"ping", "get_time"}) {
 		t.Errorf("without a store: %v", got)
 	}
-	all := []string{"ping", "get_time", "memory_read", "memory_write", "memory_search"}
+	all := []string{"ping", "get_time", "memory_read", "memory_write", "memory_search", "memory_delete", "memory_clear"}
 	if got := names(builtin.Surroundings{Memories: &memories{}}); !slices.Equal(got, all) {
 		t.Errorf("with a store: %v", got)
 	}
