@@ -2,8 +2,11 @@ package store_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +64,8 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		event.TypeAssistantDelta, event.TypeAssistantDiscarded, event.TypeAssistantCompleted, event.TypeAssistantStopped,
 		event.TypeToolProposed, event.TypeToolStarted, event.TypeToolExecuted, event.TypeToolResult, event.TypeTurnCompleted,
 		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
+		event.TypeInputHandled, event.TypeInputBlocked, event.TypeInputRejected, event.TypeRunPrepared, event.TypeRunSuspended,
+		event.TypeToolBlocked, event.TypeApprovalRequested, event.TypeApprovalDecided,
 	} {
 		if seen.types[kind] == 0 {
 			t.Errorf("no log had %s", kind)
@@ -86,13 +91,25 @@ func (w *walk) toolCall() {
 	for _, p := range []event.Payload{event.RunQueued{Ticket: 1}, event.RunStarted{WorkerID: looptest.NewID(), Epoch: 1, Ticket: 1}} {
 		w.next(candidate{run, 0, p})
 	}
-	for _, p := range []event.Payload{
+	first, second := looptest.NewID(), looptest.NewID()
+	turn := []event.Payload{
 		event.TurnStarted{}, event.ModelRequested{Attempt: 1, Model: "m"},
 		event.AssistantCompleted{Attempt: 1, MessageID: looptest.NewID(), Parts: w.parts(), Finish: stream.FinishToolCalls},
-		event.ToolProposed{CallID: looptest.NewID(), Number: 1, Name: "look"}, event.ToolProposed{CallID: looptest.NewID(), Number: 2, Name: "look"},
-	} {
+		event.ToolProposed{CallID: first, Number: 1, Name: "look"}, event.ToolProposed{CallID: second, Number: 2, Name: "look"},
+	}
+	if w.oneIn(3, "approvals") {
+		for _, id := range []string{first, second} {
+			turn = append(turn, event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: id, Name: "look", ArgumentsSHA256: digestOf(""), By: "permission"})
+		}
+	}
+	for _, p := range turn {
 		w.next(candidate{run, 1, p})
 	}
+}
+
+func digestOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
 }
 
 type candidate struct {
@@ -134,6 +151,11 @@ func (w *walk) candidates() []candidate {
 			MessageID: looptest.NewID(), Role: hooks.RoleUser, Parts: w.parts(),
 		}})
 	}
+	if rare {
+		all = append(all, candidate{payload: event.InputHandled{InputID: looptest.NewID(), Agent: "a", Reply: "later", IdempotencyKey: "k"}},
+			candidate{payload: event.InputBlocked{InputID: looptest.NewID(), Agent: "a", ReasonCode: "no"}},
+			candidate{payload: event.InputRejected{InputID: looptest.NewID(), Agent: "a", Policy: "reject", ActiveRunID: looptest.NewID()}})
+	}
 	if len(w.events) > 20 {
 		all = append(all, candidate{payload: event.SessionDeleted{}})
 	}
@@ -166,9 +188,14 @@ func anyActive(runs []loop.Run) bool {
 func (w *walk) ofRun(r loop.Run) []candidate {
 	worker, next := looptest.NewID(), w.state.Epoch+1
 	payloads := []event.Payload{
-		event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket},
-		event.RunResumed{WorkerID: worker, Epoch: next, Ticket: r.Ticket, Cause: event.ResumeTakeover},
+		event.RunStarted{WorkerID: worker, Epoch: next, Ticket: r.Ticket, HookSet: "set"},
+		event.RunResumed{WorkerID: worker, Epoch: next, Ticket: r.Ticket, Cause: event.ResumeTakeover, HookSet: strings.Repeat("f", int(next%2))},
 		event.RunCompleted{Reason: stream.FinishStop},
+		event.RunSuspended{Reason: "approval", ApprovalIDs: []string{}},
+		event.RunPrepared{Messages: []event.PreparedMessage{{MessageID: looptest.NewID(), Role: hooks.RoleSystem, Text: "be kind"}}},
+	}
+	if r.Status == loop.RunWaiting {
+		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1, Cause: "approval"})
 	}
 	if r.Status == loop.RunEnqueued {
 		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1})
@@ -214,6 +241,7 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 	usage := stream.Usage{InputTokens: 3, OutputTokens: 5}
 	var payloads []event.Payload
 	for _, c := range t.Calls {
+		payloads = append(payloads, w.ofApproval(c)...)
 		payloads = append(payloads,
 			event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1},
 			event.ToolExecuted{CallID: c.ID, Attempt: c.Attempt, Success: c.Number%2 == 0, SHA256: "ab", Bytes: 7},
@@ -232,6 +260,18 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 		event.ModelRequested{Attempt: t.Attempt + 1, Model: fmt.Sprint("model ", t.Attempt), MessageIDs: []string{}},
 	)
 	return append(of(r.ID, t.No, payloads), of(r.ID, t.No+1, []event.Payload{event.TurnStarted{}})...)
+}
+
+func (w *walk) ofApproval(c loop.Call) []event.Payload {
+	arguments := rapid.SampledFrom([]string{c.Arguments, `{"q": "changed"}`}).Draw(w.t, "arguments")
+	digest := digestOf(arguments)
+	decision := rapid.SampledFrom([]event.ApprovalDecision{event.DecisionApproved, event.DecisionDenied, event.DecisionCancelled}).Draw(w.t, "decision")
+	return []event.Payload{
+		event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: c.ID, Name: c.Name, Arguments: arguments, ArgumentsSHA256: digest, By: "permission"},
+		event.ApprovalDecided{ApprovalID: c.ApprovalID, CallID: c.ID, Decision: decision, ArgumentsSHA256: digest, Reason: "so"},
+		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, Arguments: &arguments},
+		event.ToolBlocked{CallID: c.ID, By: "BeforeExecute", ReasonCode: "no"},
+	}
 }
 
 func (w *walk) parts() []hooks.Part {
@@ -262,6 +302,10 @@ func (w *walk) commit() {
 		return
 	}
 	a := appendOf(w.id, int64(len(w.events)), w.pending...)
+	for range rapid.IntRange(0, 2).Draw(w.t, "decisions") {
+		a = with(a, w.state.Ledger, sparse(hooks.GateBeforeInput, "i"))
+		w.state.Ledger = loop.LedgerHead{Seq: a.Ledger[len(a.Ledger)-1].LedgerSeq, Hash: a.Ledger[len(a.Ledger)-1].Hash}
+	}
 	if _, err := w.log.Append(context.Background(), a); err != nil {
 		w.t.Fatalf("append %v: %v", looptest.Types(w.pending), err)
 	}
