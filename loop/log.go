@@ -28,9 +28,9 @@ type Log interface {
 	// Deleting a session frees its external id: deleted ones are not found.
 	HeadByExternalID(ctx context.Context, tenantID, externalID string) (Head, error)
 
-	// Request looks up an idempotency key: the run that it started in the
-	// last 24 h by the log's clock, or the input that a hook handled, or
-	// false.
+	// Request looks up an idempotency key: what became of its newest use in
+	// the last 24 h by the log's clock (a run, or an input that was handled,
+	// blocked or rejected), or false.
 	Request(ctx context.Context, tenantID, sessionID, key string) (Request, bool, error)
 
 	// Load returns the state that an engine needs to advance a run: the run
@@ -137,12 +137,17 @@ type Head struct {
 type Request struct {
 	// Reply is set, and the ids are empty, if a hook handled the message
 	// itself.
-	Reply              string
-	Handled            bool
+	Reply   string
+	Handled bool
+	// Blocked is set, and the ids are empty, if a hook refused the message.
+	Blocked *BlockedError
+	// Rejected is set, and the ids are empty, if the session was busy.
+	Rejected           *BusyError
 	RunID              string
 	MessageID          string
 	AssistantMessageID string
 	RequestSHA256      string
-	// Seq is the seq before the user message of the run.
+	// Seq is the seq before the user message of the run, or before the event
+	// that says what else became of it.
 	Seq int64
 }

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -40,8 +41,9 @@ type starting struct {
 	sanitized bool
 	digest    string
 	inputID   string
-	// said is what the gate answered; it is asked once.
-	said *ruling[hooks.BeforeInput]
+	// said is what the gate answered; it is asked once, at the seq askedAt.
+	said    *ruling[hooks.BeforeInput]
+	askedAt int64
 
 	out StartedRun
 	// refusal is the caller's error once its reasons are stored.
@@ -61,8 +63,6 @@ func (s *starting) validate() (err error) {
 	}
 	s.inputID = s.c.NewID()
 	if s.cmd.IdempotencyKey != "" {
-		// A repeated request asks the hooks about the same input.
-		s.inputID = uuid.NewSHA1(uuid.NameSpaceOID, []byte(s.cmd.SessionID+" "+s.cmd.IdempotencyKey)).String()
 		s.digest = requestDigest(s.agent, s.cmd.Text)
 	}
 	return nil
@@ -72,7 +72,7 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	if done, err := s.repeated(ctx); done || err != nil {
 		return Append{}, err
 	}
-	if err := s.ask(ctx); err != nil {
+	if err := s.ask(ctx, h); err != nil {
 		return Append{}, err
 	}
 	v := s.said.verdict
@@ -82,7 +82,8 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	case v.Action == hooks.ActionBlock:
 		text, sanitized := event.CleanText(v.Reason.Text)
 		d.add(event.InputBlocked{
-			InputID: s.inputID, Agent: s.agent, Input: input, ReasonCode: v.Reason.Code, Reason: text, Sanitized: sanitized,
+			InputID: s.inputID, Agent: s.agent, Input: input, ReasonCode: v.Reason.Code, Reason: text,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest, Sanitized: sanitized,
 		})
 		s.refusal = &BlockedError{ReasonCode: v.Reason.Code, Reason: text}
 	case v.Action == hooks.ActionHandled:
@@ -95,7 +96,10 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	case h.ActiveRunID != "" && len(s.said.decisions) == 0:
 		return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
 	case h.ActiveRunID != "":
-		d.add(event.InputRejected{InputID: s.inputID, Agent: s.agent, Input: input, Policy: "reject", ActiveRunID: h.ActiveRunID})
+		d.add(event.InputRejected{
+			InputID: s.inputID, Agent: s.agent, Input: input, Policy: "reject", ActiveRunID: h.ActiveRunID,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
+		})
 		s.refusal = &BusyError{ActiveRunID: h.ActiveRunID}
 	default:
 		d = s.run(h, v.Value.Text)
@@ -135,10 +139,16 @@ func (s *starting) repeated(ctx context.Context) (bool, error) {
 	if err != nil || !ok {
 		return false, err
 	}
+	if prior.Rejected != nil {
+		return s.rejected(prior), nil
+	}
 	if prior.RequestSHA256 != s.digest {
 		return false, ErrKeyReused
 	}
 	s.refusal = nil
+	if prior.Blocked != nil {
+		s.refusal = prior.Blocked
+	}
 	s.out = StartedRun{
 		RunID: prior.RunID, MessageID: prior.MessageID, AssistantMessageID: prior.AssistantMessageID,
 		Seq: prior.Seq, Repeated: true, Handled: prior.Handled, Reply: prior.Reply,
@@ -146,11 +156,30 @@ func (s *starting) repeated(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// rejected reports whether a rejection answers this request: one that came
+// while its own input was asked about, and so may hold the decisions. Any other
+// is history: who comes again when the session is free is welcome.
+func (s *starting) rejected(prior Request) bool {
+	if s.said == nil || prior.Seq < s.askedAt {
+		return false
+	}
+	s.refusal = prior.Rejected
+	return true
+}
+
 var errBlankInput = errors.New("the text is blank")
 
-func (s *starting) ask(ctx context.Context) error {
+func (s *starting) ask(ctx context.Context, h Head) error {
 	if s.said != nil {
 		return nil
+	}
+	s.askedAt = h.LastSeq
+	if key := s.cmd.IdempotencyKey; key != "" {
+		// A request that is repeated before anything was decided asks about the
+		// same input. Once it was decided, the ledger has moved on, and so the
+		// input is another when the key has run out.
+		name := requestDigest(s.cmd.SessionID, key, s.digest, strconv.FormatInt(h.Ledger.Seq, 10))
+		s.inputID = uuid.NewSHA1(uuid.NameSpaceOID, []byte(name)).String()
 	}
 	in := hooks.BeforeInput{
 		TenantID: s.cmd.TenantID, SessionID: s.cmd.SessionID, InputID: s.inputID, Agent: s.agent, Text: s.text,

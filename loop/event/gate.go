@@ -31,7 +31,11 @@ type InputBlocked struct {
 	Input      Digest `json:"input"`
 	ReasonCode string `json:"reason_code"`
 	Reason     string `json:"reason,omitempty"`
-	Sanitized  bool   `json:"sanitized,omitempty"`
+	// IdempotencyKey and RequestSHA256 are those of the request, as in
+	// [RunCreated].
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	RequestSHA256  string `json:"request_sha256,omitempty"`
+	Sanitized      bool   `json:"sanitized,omitempty"`
 }
 
 // InputRejected is a message that the hooks let through and the policy for a
@@ -42,6 +46,11 @@ type InputRejected struct {
 	Input       Digest `json:"input"`
 	Policy      string `json:"policy"`
 	ActiveRunID string `json:"active_run_id"`
+	// IdempotencyKey and RequestSHA256 are those of the request, as in
+	// [RunCreated].
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
+	RequestSHA256  string `json:"request_sha256,omitempty"`
+	Sanitized      bool   `json:"sanitized,omitempty"`
 }
 
 // RunPrepared is what hooks changed for the whole run, before its first turn.

@@ -64,8 +64,8 @@ var samples = []event.Payload{
 	event.InputHandled{
 		InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, Reply: "hello <b>", IdempotencyKey: "k", RequestSHA256: "ff00", Sanitized: true,
 	},
-	event.InputBlocked{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, ReasonCode: "secret", Reason: "no keys here", Sanitized: true},
-	event.InputRejected{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, Policy: "reject", ActiveRunID: "r-1"},
+	event.InputBlocked{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, ReasonCode: "secret", Reason: "no keys here", IdempotencyKey: "k", RequestSHA256: "ff00", Sanitized: true},
+	event.InputRejected{InputID: "i-1", Agent: "demo", Input: event.Digest{SHA256: "00ff", Bytes: 4}, Policy: "reject", ActiveRunID: "r-1", IdempotencyKey: "k", RequestSHA256: "ff00", Sanitized: true},
 	event.RunPrepared{
 		System: new("be brief"), Tools: &[]string{"look"}, Sanitized: true,
 		Messages: []event.PreparedMessage{{MessageID: "m-2", Role: hooks.RoleSystem, Text: "it is Sunday"}},

@@ -30,6 +30,7 @@ func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
 		"LoadEqualsFoldOfTheLog":                     testLoad,
 		"LoadSeesDeltasOfAnOpenCall":                 testLoadOpenCall,
 		"IdempotencyKeyFindsItsRun":                  testRequest,
+		"IdempotencyKeyFindsItsNewestUse":            testRequestUses,
 		"EventsPageWithoutHoleOrRepeat":              testPages,
 		"WatchSignalsAnAppend":                       testWatch,
 		"RacingWritersTakeTurns":                     testRace,
@@ -336,6 +337,37 @@ func testRequest(t *testing.T, log loop.Log) {
 	}
 	if other, err := start(b.Session(t), "k", "other"); err != nil || other.Repeated {
 		t.Errorf("same key in another session: %+v, %v; want a new run", other, err)
+	}
+}
+
+func testRequestUses(t *testing.T, log loop.Log) {
+	b := on(log)
+	id := b.Session(t)
+	digest := event.Digest{SHA256: "00ff", Bytes: 1}
+	for seq, c := range []struct {
+		use  event.Payload
+		want loop.Request
+	}{
+		{event.InputRejected{InputID: NewID(), Input: digest, Policy: "reject", ActiveRunID: "busy", IdempotencyKey: "k", RequestSHA256: "01"},
+			loop.Request{Rejected: &loop.BusyError{ActiveRunID: "busy"}, RequestSHA256: "01"}},
+		{event.InputBlocked{InputID: NewID(), Input: digest, ReasonCode: "code", Reason: "why", IdempotencyKey: "k", RequestSHA256: "02"},
+			loop.Request{Blocked: &loop.BlockedError{ReasonCode: "code", Reason: "why"}, RequestSHA256: "02"}},
+		{event.InputHandled{InputID: NewID(), Input: digest, Reply: "hello", IdempotencyKey: "k", RequestSHA256: "03"},
+			loop.Request{Handled: true, Reply: "hello", RequestSHA256: "03"}},
+		{event.InputBlocked{InputID: NewID(), Input: digest, IdempotencyKey: "k", RequestSHA256: "04"},
+			loop.Request{Blocked: &loop.BlockedError{}, RequestSHA256: "04"}},
+	} {
+		last := int64(seq + 1)
+		write(t, b, loop.Job{SessionID: id}, loop.Append{Expected: last}, 0, c.use)
+		c.want.Seq = last
+		if got, ok, err := log.Request(t.Context(), Tenant, id, "k"); err != nil || !ok || !reflect.DeepEqual(got, c.want) {
+			t.Errorf("after %s: %+v, %v, %v; want %+v", c.use.EventType(), got, ok, err, c.want)
+		}
+		for _, other := range []string{"", "k2"} {
+			if got, ok, err := log.Request(t.Context(), Tenant, id, other); ok || err != nil {
+				t.Errorf("key %q: %+v, %v", other, got, err)
+			}
+		}
 	}
 }
 

@@ -309,35 +309,46 @@ func (l *Log) Request(_ context.Context, tenantID, sessionID, key string) (loop.
 	if err != nil {
 		return loop.Request{}, false, err
 	}
-	for _, r := range slices.Backward(s.state.Runs) {
-		if r.IdempotencyKey != key || l.Now().Sub(r.CreatedAt) > 24*time.Hour {
-			continue
-		}
-		q := loop.Request{
-			RunID: r.ID, MessageID: r.MessageID, AssistantMessageID: r.AssistantMessageID, RequestSHA256: r.RequestSHA256,
-		}
-		for _, m := range s.state.Messages {
-			if m.ID == r.MessageID {
-				q.Seq = m.Position - 1
-			}
-		}
-		return q, true, nil
-	}
-	return s.handled(key, l.Now())
-}
-
-// handled looks for an input with that key that a hook answered.
-func (s *session) handled(key string, now time.Time) (loop.Request, bool, error) {
 	for _, e := range slices.Backward(s.events) {
-		p, err := event.Decode(e)
+		q, used, err := s.use(e)
 		if err != nil {
 			return loop.Request{}, false, err
 		}
-		if h, ok := p.(event.InputHandled); ok && h.IdempotencyKey == key && now.Sub(e.At) <= 24*time.Hour {
-			return loop.Request{Handled: true, Reply: h.Reply, RequestSHA256: h.RequestSHA256, Seq: e.Seq - 1}, true, nil
+		if used != key || key == "" {
+			continue
 		}
+		if l.Now().Sub(e.At) > 24*time.Hour {
+			break
+		}
+		return q, true, nil
 	}
 	return loop.Request{}, false, nil
+}
+
+// use is what e made of a request, and the request's key.
+func (s *session) use(e event.Event) (q loop.Request, key string, err error) {
+	p, err := event.Decode(e)
+	q.Seq = e.Seq - 1
+	switch p := p.(type) {
+	case event.RunCreated:
+		q.RunID, q.MessageID, q.AssistantMessageID, q.RequestSHA256 = e.RunID, p.MessageID, p.AssistantMessageID, p.RequestSHA256
+		for _, m := range s.state.Messages {
+			if m.ID == p.MessageID {
+				q.Seq = m.Position - 1
+			}
+		}
+		return q, p.IdempotencyKey, err
+	case event.InputHandled:
+		q.Handled, q.Reply, q.RequestSHA256 = true, p.Reply, p.RequestSHA256
+		return q, p.IdempotencyKey, err
+	case event.InputBlocked:
+		q.Blocked, q.RequestSHA256 = &loop.BlockedError{ReasonCode: p.ReasonCode, Reason: p.Reason}, p.RequestSHA256
+		return q, p.IdempotencyKey, err
+	case event.InputRejected:
+		q.Rejected, q.RequestSHA256 = &loop.BusyError{ActiveRunID: p.ActiveRunID}, p.RequestSHA256
+		return q, p.IdempotencyKey, err
+	}
+	return loop.Request{}, "", err
 }
 
 // Load implements loop.Log.

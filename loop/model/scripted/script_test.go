@@ -108,6 +108,9 @@ func TestTheDemoShowsEverySide(t *testing.T) {
 		{"Remember that my name is Ada.", []string{"call/2 memory_write", `{\"key\": \"name\", \"content\": \"Ada\"}`}, `"Ada. "`},
 		{"remember the milk!", []string{"call/2 memory_write", `\"content\": \"the milk\"}`}, `"milk. "`},
 		{"What do you remember?", []string{"call/2 memory_search"}, "R"},
+		{"Forget my name.", []string{"call/2 memory_delete", `{\"key\": \"name\"}`}, "R"},
+		{"forget the milk!", []string{"call/2 memory_delete", `{\"key\": \"the milk\"}`}, "R"},
+		{"forget everything", []string{"call/2 memory_clear"}, "R"},
 		{"use several tools", []string{"call/2 get_time", "call/3 get_time", "call/4 ping"}, "All"},
 		{"think", []string{"reasoning/1", "text/2"}, ""},
 	}
