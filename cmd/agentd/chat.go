@@ -107,6 +107,12 @@ func terminated() (<-chan os.Signal, func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
+// refused reports whether an error is about one message: the next one may do.
+func refused(err error) bool {
+	reason := reasonOf(err).GetReason()
+	return reason == "invalid_argument" || reason == "input_blocked"
+}
+
 // failure is what people are told of the end of a run, nil if it completed.
 func failure(end event.Payload) error {
 	switch e := end.(type) {

@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -49,7 +50,10 @@ func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
 			say("session %s", talk.sessionID)
 		}
 		end, err := talk.print(ctx, text, streams, interrupts)
-		if err != nil && reasonOf(err).GetReason() != "invalid_argument" {
+		switch {
+		case errors.Is(err, errUndecided):
+			return &exitError{code: exitUndecided}
+		case err != nil && !refused(err):
 			return err
 		}
 		if err == nil {
@@ -98,6 +102,18 @@ func (v *printView) show(e event.Payload) {
 func (v *printView) waiting() {
 	fmt.Fprintln(v.err, "another run of this session has to end first, waiting…")
 }
+
+func (v *printView) reply(text string) { v.text.WriteString(text) }
+
+// decide says where an answer can be given: whoever writes into a pipe is not
+// there to read.
+func (v *printView) decide(a *agentdv1.Approval) (bool, error) {
+	fmt.Fprintf(v.err, "agentd: %s waits for a person's yes or no:\n\t%s\nanswer with one of\n\tagentd approvals approve %s\n\tagentd approvals deny %s\n",
+		a.GetToolName(), printable(a.GetArguments()), a.GetId(), a.GetId())
+	return false, errUndecided
+}
+
+func (v *printView) late(error) {}
 
 // line is what was read. Text may come with the error that ends the input.
 type line struct {

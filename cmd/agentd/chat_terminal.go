@@ -64,7 +64,10 @@ func (cmd chatCmd) talk(ctx context.Context, c *client, t *terminal) error {
 		case strings.TrimSpace(text) == "":
 			continue
 		}
-		if err := talk.render(ctx, text, t, s, interrupts); err != nil {
+		switch err := talk.render(ctx, text, t, s, interrupts); {
+		case errors.Is(err, errUndecided):
+			return nil
+		case err != nil:
 			return err
 		}
 	}
@@ -101,14 +104,14 @@ func (c *conversation) render(ctx context.Context, text string, t *terminal, s *
 		return err
 	}
 	defer restore()
-	v := &screenView{screen: s, calls: map[string]event.ToolProposed{}}
+	v := &screenView{screen: s, terminal: t, calls: map[string]event.ToolProposed{}}
 	end, err := c.answer(ctx, text, v, interrupts)
 	s.begin()
 	switch {
 	case errors.Is(err, errInterrupted):
 		s.line(dim, "(interrupted)")
 		return nil
-	case err != nil && reasonOf(err).GetReason() != "invalid_argument":
+	case err != nil && !refused(err):
 		return err
 	case err == nil:
 		err = failure(end)
@@ -127,6 +130,7 @@ func (c *conversation) render(ctx context.Context, text string, t *terminal, s *
 // of one model call.
 type screenView struct {
 	*screen
+	terminal *terminal
 	// text is what was shown of the call's text, apart from line breaks that
 	// only separate.
 	text strings.Builder

@@ -9,14 +9,17 @@ import (
 
 // cli are the commands. Each field is a struct of flags with a Run method.
 type cli struct {
-	Dev     devCmd     `cmd:"" help:"Run everything in one process: a private Postgres, the API, a worker and a demo agent."`
-	Serve   serveCmd   `cmd:"" help:"Serve the API, or work on runs, or both, over a Postgres of yours."`
-	Migrate migrateCmd `cmd:"" help:"Bring a database to the schema of this binary."`
-	Chat    chatCmd    `cmd:"" help:"Talk to an agent. From a pipe: one message a line in, the answers out."`
-	Runs    runsCmd    `cmd:"" help:"List runs, or show one."`
-	Psql    psqlCmd    `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
-	Verify  verifyCmd  `cmd:"" help:"Fold the log of every session and compare it with the tables."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Dev       devCmd       `cmd:"" help:"Run everything in one process: a private Postgres, the API, a worker and a demo agent."`
+	Serve     serveCmd     `cmd:"" help:"Serve the API, or work on runs, or both, over a Postgres of yours."`
+	Migrate   migrateCmd   `cmd:"" help:"Bring a database to the schema of this binary."`
+	Chat      chatCmd      `cmd:"" help:"Talk to an agent. From a pipe: one message a line in, the answers out."`
+	Runs      runsCmd      `cmd:"" help:"List runs, or show one."`
+	Approvals approvalsCmd `cmd:"" help:"List the tool calls that wait for a person, and answer."`
+	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
+	Ledger    ledgerCmd    `cmd:"" help:"Read what hooks decided."`
+	Psql      psqlCmd      `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
+	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 const description = `A chat backend for agents over one Postgres.

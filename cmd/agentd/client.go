@@ -27,10 +27,12 @@ const silence = 45 * time.Second
 // client talks to a server, which may go away and come back. It is safe for
 // concurrent use.
 type client struct {
-	sessions agentdv1connect.SessionServiceClient
-	runs     agentdv1connect.RunServiceClient
-	url      string
-	patience time.Duration
+	sessions  agentdv1connect.SessionServiceClient
+	runs      agentdv1connect.RunServiceClient
+	approvals agentdv1connect.ApprovalServiceClient
+	ledger    agentdv1connect.LedgerServiceClient
+	url       string
+	patience  time.Duration
 	// silence is how long a stream may send nothing, heartbeats included, until
 	// its connection counts as broken.
 	silence time.Duration
@@ -54,9 +56,11 @@ func (f clientFlags) client() (*client, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return &client{
-		sessions: agentdv1connect.NewSessionServiceClient(httpClient, f.URL),
-		runs:     agentdv1connect.NewRunServiceClient(httpClient, f.URL),
-		url:      f.URL, patience: f.Patience, silence: silence,
+		sessions:  agentdv1connect.NewSessionServiceClient(httpClient, f.URL),
+		runs:      agentdv1connect.NewRunServiceClient(httpClient, f.URL),
+		approvals: agentdv1connect.NewApprovalServiceClient(httpClient, f.URL),
+		ledger:    agentdv1connect.NewLedgerServiceClient(httpClient, f.URL),
+		url:       f.URL, patience: f.Patience, silence: silence,
 		away: func() {}, back: func() {},
 	}, nil
 }

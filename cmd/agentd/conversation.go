@@ -17,6 +17,13 @@ type view interface {
 	show(e event.Payload)
 	// waiting says that another run of the session has to end first.
 	waiting()
+	// reply shows what answers a message in place of a run.
+	reply(text string)
+	// decide asks a person whether a call may run. errUndecided means that
+	// nobody is there to say, and ends the wait for the run.
+	decide(a *agentdv1.Approval) (approve bool, err error)
+	// late says that somebody else was faster to answer.
+	late(err error)
 }
 
 // conversation is one session, seen by one client. It is used by one goroutine.
@@ -24,6 +31,8 @@ type conversation struct {
 	*client
 	sessionID string
 	agent     string
+	// seen is the seq of the last event that was seen.
+	seen uint64
 }
 
 // answer sends text and shows what follows, until the run has ended; that is
@@ -46,8 +55,12 @@ func (c *conversation) answer(ctx context.Context, text string, v view, interrup
 	if err != nil {
 		return nil, orInterrupted(err)
 	}
+	if run.GetHandled() {
+		v.reply(run.GetReply())
+		return event.RunCompleted{}, nil
+	}
 	started <- run.GetRunId()
-	end, err := c.follow(ctx, run.GetRunId(), run.GetAfter(), v.show)
+	end, err := c.attend(ctx, run.GetRunId(), run.GetAfter(), v, v.show)
 	return end, orInterrupted(err)
 }
 
@@ -109,7 +122,7 @@ func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv
 		case "session_busy":
 			o.over()
 			v.waiting()
-			err = c.awaitRun(ctx, reason.GetActiveRunId())
+			err = c.awaitRun(ctx, reason.GetActiveRunId(), v)
 		default:
 			err = o.wait(ctx, err)
 		}
@@ -119,15 +132,24 @@ func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv
 	}
 }
 
-// awaitRun returns when a run has ended.
-func (c *conversation) awaitRun(ctx context.Context, runID string) error {
+// awaitRun returns when a run has ended. It is silent, unless the run waits for
+// people: then this is the place to answer, and what follows is shown.
+func (c *conversation) awaitRun(ctx context.Context, runID string, v view) error {
 	session, err := call(ctx, c.client, c.sessions.GetSession, &agentdv1.GetSessionRequest{
 		Name: &agentdv1.GetSessionRequest_SessionId{SessionId: c.sessionID},
 	})
 	if err != nil || session.GetSession().GetActiveRunId() != runID {
 		return err
 	}
-	_, err = c.follow(ctx, runID, session.GetSession().GetLastSeq(), func(event.Payload) {})
+	show := func(event.Payload) {}
+	asked, err := c.settle(ctx, runID, v)
+	if err != nil {
+		return err
+	}
+	if asked {
+		show = v.show
+	}
+	_, err = c.attend(ctx, runID, session.GetSession().GetLastSeq(), v, show)
 	return err
 }
 
@@ -149,7 +171,7 @@ func reasonOf(err error) *agentdv1.ErrorReason {
 
 // follow shows the events of a run above a cursor, each once and in order,
 // whatever happens to the server meanwhile. It returns the one that ends the
-// run.
+// run, or that says that the run waits for people.
 func (c *conversation) follow(ctx context.Context, runID string, after uint64, show func(event.Payload)) (event.Payload, error) {
 	o := outage{client: c.client}
 	for {
@@ -159,7 +181,7 @@ func (c *conversation) follow(ctx context.Context, runID string, after uint64, s
 			if e.GetSeq() <= after {
 				return true, nil
 			}
-			after = e.GetSeq()
+			after, c.seen = e.GetSeq(), e.GetSeq()
 			if e.GetRunId() != runID {
 				return true, nil
 			}
@@ -171,7 +193,7 @@ func (c *conversation) follow(ctx context.Context, runID string, after uint64, s
 			}
 			show(payload)
 			switch payload.(type) {
-			case event.RunCompleted, event.RunFailed, event.RunCancelled:
+			case event.RunCompleted, event.RunFailed, event.RunCancelled, event.RunSuspended:
 				end = payload
 			}
 			return end == nil, nil

@@ -19,6 +19,7 @@ type devCmd struct {
 	databaseFlags
 	listenFlags
 	modelFlags
+	gateFlags
 	logFlags
 	Grace time.Duration `default:"5s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
 }
@@ -30,6 +31,9 @@ const devDatabase = "agentd"
 func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 	n := node{api: true, worker: true, models: cmd.modelFlags, grace: cmd.Grace}
 	var err error
+	if n.gates, err = cmd.gates(); err != nil {
+		return err
+	}
 	// The parts are quiet: this is read by a person who wants to chat.
 	if n.parts, err = cmd.logger(streams.err, slog.LevelWarn); err != nil {
 		return err

@@ -39,6 +39,8 @@ type exitError struct {
 const (
 	exitFailure = 1
 	exitUsage   = 2
+	// exitUndecided: a run waits for a person, and there was none.
+	exitUndecided = 3
 )
 
 // Error returns what is still to be said.

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-2ca4966b/agentd/api"
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
 	"github.com/seed-2ca4966b/agentd/loop/worker"
@@ -48,6 +49,7 @@ type node struct {
 	api      bool
 	worker   bool
 	models   modelFlags
+	gates    gates
 	// grace is how long runs may finish their step when the process has to end.
 	grace time.Duration
 	// lease is that of the worker, 0 for its default.
@@ -87,7 +89,14 @@ func (n node) run(ctx context.Context) (err error) {
 		err = errors.Join(err, log.Stop(ctx))
 	}()
 
-	commands := &loop.Commands{Log: log, Agents: []string{demoAgent}, NewID: newID, Now: time.Now}
+	hookSet := n.gates.hooks.Set()
+	if err := log.PutHookSet(ctx, hookSet); err != nil {
+		return err
+	}
+	asker := &hooks.Asker{HookSet: hookSet.Digest}
+	commands := &loop.Commands{
+		Log: log, Agents: []string{demoAgent}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now,
+	}
 
 	var ready atomic.Bool
 	mux := http.NewServeMux()
@@ -127,8 +136,9 @@ func (n node) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer free()
+		demo.Permissions = n.gates.permissions
 		engine := &loop.Engine{
-			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, NewID: newID, Now: time.Now, Logger: n.parts,
+			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now, Logger: n.parts,
 		}
 		label, _ := versionAndCommit()
 		runs, err := worker.New(worker.Config{

@@ -61,7 +61,7 @@ func TestAModelAnswersWhenOneIsConfigured(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &request); err != nil {
 			t.Fatal(err)
 		}
-		if path != "/v1/chat/completions" || key != "sk-secret" || request.Model != "tiny" || !request.Stream || len(request.Tools) != 5 {
+		if path != "/v1/chat/completions" || key != "sk-secret" || request.Model != "tiny" || !request.Stream || len(request.Tools) != 7 {
 			t.Errorf("request: %s %s %s", path, key, body)
 		}
 	}

@@ -66,7 +66,7 @@ func (o *outage) over() {
 // say again.
 func passes(err error) bool {
 	var failed *connect.Error
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || reasonOf(err).GetReason() == "already_decided" {
 		return false
 	}
 	switch failed.Code() {

@@ -18,6 +18,7 @@ type serveCmd struct {
 	databaseFlags
 	listenFlags
 	modelFlags
+	gateFlags
 	logFlags
 	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
@@ -49,6 +50,9 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	n := node{
 		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
 		models: cmd.modelFlags, grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
+	}
+	if n.gates, err = cmd.gates(); err != nil {
+		return err
 	}
 	if n.database, err = cmd.required(); err != nil {
 		return err

@@ -24,3 +24,11 @@ func muteEcho(tty *os.File) (restore func(), err error) {
 		_ = unix.IoctlSetTermios(int(tty.Fd()), setTermios, before)
 	}, nil
 }
+
+// flushInput drops what was typed and not read.
+func flushInput(tty *os.File) error {
+	if err := flushTTY(int(tty.Fd())); err != nil {
+		return fmt.Errorf("terminal: %w", err)
+	}
+	return nil
+}

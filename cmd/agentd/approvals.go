@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+)
+
+// approvalsCmd are the tool calls that wait for a person.
+type approvalsCmd struct {
+	List    approvalsListCmd `cmd:"" default:"withargs" help:"List the calls that wait for an answer, the oldest first."`
+	Show    approvalsShowCmd `cmd:"" help:"Show a call with its exact arguments."`
+	Approve approveCmd       `cmd:"" help:"Let a call run."`
+	Deny    denyCmd          `cmd:"" help:"Do not let a call run; the model is told."`
+}
+
+type approvalsListCmd struct {
+	clientFlags
+	Session string `placeholder:"ID" help:"Only calls of this session: its id, or a name of yours."`
+}
+
+// Run prints what is open.
+func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	request := &agentdv1.ListApprovalsRequest{}
+	if cmd.Session != "" {
+		if request.SessionId, err = c.session(ctx, cmd.Session, false); err != nil {
+			return err
+		}
+	}
+	open, err := c.openApprovals(ctx, request)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(streams.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "APPROVAL\tTOOL\tARGUMENTS\tASKED BY\tSINCE\tRUN")
+	for _, a := range open {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.GetId(), oneLine(a.GetToolName(), 40), oneLine(a.GetArguments(), 60),
+			a.GetRequestedBy(), moment(a.GetRequestedAt()), a.GetRunId())
+	}
+	return t.Flush()
+}
+
+type approvalsShowCmd struct {
+	clientFlags
+	ID string `arg:"" name:"approval" help:"The approval's id."`
+}
+
+// Run prints one approval.
+func (cmd approvalsShowCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	a, err := c.approval(ctx, cmd.ID)
+	if err != nil {
+		return err
+	}
+	return printApproval(streams.out, a)
+}
+
+func (c *client) approval(ctx context.Context, id string) (*agentdv1.Approval, error) {
+	response, err := call(ctx, c, c.approvals.GetApproval, &agentdv1.GetApprovalRequest{ApprovalId: id})
+	return response.GetApproval(), err
+}
+
+func printApproval(out io.Writer, a *agentdv1.Approval) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, field := range [][2]string{
+		{"approval", a.GetId()},
+		{"status", approvalWord(a.GetStatus())},
+		{"tool", a.GetToolName()},
+		{"asked for by", a.GetRequestedBy()},
+		{"reason", a.GetReason()},
+		{"session", a.GetSessionId()},
+		{"run", a.GetRunId()},
+		{"call", a.GetCallId()},
+		{"asked", moment(a.GetRequestedAt())},
+		{"decided", moment(a.GetDecidedAt())},
+		{"decided by", strings.Trim(a.GetDecidedBy().GetKind()+" "+a.GetDecidedBy().GetId(), " ")},
+		{"they said", a.GetDecisionReason()},
+		{"arguments sha256", a.GetArgumentsSha256()},
+	} {
+		fmt.Fprintf(t, "%s:\t%s\n", field[0], orElse(oneLine(field[1], longestField), "-"))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(out, "arguments:\n%s\n", printable(a.GetArguments()))
+	return err
+}
+
+func approvalWord(s agentdv1.ApprovalStatus) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "APPROVAL_STATUS_"))
+}
+
+// answerFlags are what both answers have.
+type answerFlags struct {
+	clientFlags
+	Reason string `placeholder:"TEXT" help:"Why; the model is told why a call was denied."`
+	ID     string `arg:"" name:"approval" help:"The approval's id."`
+}
+
+type approveCmd struct{ answerFlags }
+
+// Run lets the call run.
+func (cmd approveCmd) Run(ctx context.Context, streams *std) error {
+	return cmd.answer(ctx, streams, true)
+}
+
+type denyCmd struct{ answerFlags }
+
+// Run refuses the call.
+func (cmd denyCmd) Run(ctx context.Context, streams *std) error {
+	return cmd.answer(ctx, streams, false)
+}
+
+// answer says what it answered to: the answer holds for these arguments alone.
+func (f answerFlags) answer(ctx context.Context, streams *std, approve bool) error {
+	c, err := f.client()
+	if err != nil {
+		return err
+	}
+	a, err := c.approval(ctx, f.ID)
+	if err != nil {
+		return err
+	}
+	if a, err = c.decide(ctx, a, approve, f.Reason); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(streams.out, "%s: %s %s\n", approvalWord(a.GetStatus()), printable(a.GetToolName()), printable(a.GetArguments()))
+	return err
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// errUndecided: a call waits for an answer that nobody here gives.
+var errUndecided = errors.New("a call waits for a person's answer")
+
+// attend follows a run to its end, and has its approvals answered on the way.
+func (c *conversation) attend(ctx context.Context, runID string, after uint64, v view, show func(event.Payload)) (event.Payload, error) {
+	for {
+		end, err := c.follow(ctx, runID, after, show)
+		if err != nil {
+			return nil, err
+		}
+		if _, suspended := end.(event.RunSuspended); !suspended {
+			return end, nil
+		}
+		// The event may be an old one, whose approvals are answered by now.
+		if _, err := c.settle(ctx, runID, v); err != nil {
+			return nil, err
+		}
+		after = c.seen
+	}
+}
+
+// settle asks about each approval of the run that is open, in the order of the
+// calls. It returns false if there was none.
+func (c *conversation) settle(ctx context.Context, runID string, v view) (asked bool, err error) {
+	open, err := c.openApprovals(ctx, &agentdv1.ListApprovalsRequest{RunId: runID})
+	if err != nil {
+		return false, err
+	}
+	for _, a := range open {
+		approve, err := v.decide(a)
+		if err != nil {
+			return true, err
+		}
+		_, err = c.decide(ctx, a, approve, "")
+		switch reason := reasonOf(err).GetReason(); {
+		case reason == "already_decided":
+			v.late(err)
+		case err != nil:
+			return true, err
+		}
+	}
+	return len(open) > 0, nil
+}
+
+// openApprovals returns all pages of what is open, the oldest first.
+func (c *client) openApprovals(ctx context.Context, request *agentdv1.ListApprovalsRequest) ([]*agentdv1.Approval, error) {
+	request.PendingOnly, request.PageSize = true, 100
+	var list []*agentdv1.Approval
+	for {
+		response, err := call(ctx, c, c.approvals.ListApprovals, request)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, response.GetApprovals()...)
+		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
+			slices.Reverse(list)
+			return list, nil
+		}
+	}
+}
+
+// decide sends an answer that holds for these arguments and no others. It may
+// be sent twice: the same answer is the same.
+func (c *client) decide(ctx context.Context, a *agentdv1.Approval, approve bool, reason string) (*agentdv1.Approval, error) {
+	decision := agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
+	if approve {
+		decision = agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
+	}
+	response, err := call(ctx, c, c.approvals.DecideApproval, &agentdv1.DecideApprovalRequest{
+		ApprovalId: a.GetId(), Decision: decision, Reason: reason, ArgumentsSha256: a.GetArgumentsSha256(),
+	})
+	return response.GetApproval(), err
+}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+type explainCmd struct {
+	clientFlags
+	ID string `arg:"" name:"run" help:"The run's id."`
+}
+
+// Run tells what happened in a run, with what was decided at each gate right
+// before what followed from it.
+func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
+	if err != nil {
+		return err
+	}
+	run := response.GetRun()
+	events, err := c.eventsOfRun(ctx, run)
+	if err != nil {
+		return err
+	}
+	all, err := c.decisions(ctx, run.GetSessionId())
+	if err != nil {
+		return err
+	}
+	return explain(streams.out, run, events, aboutRun(all, run, events))
+}
+
+// eventsOfRun are the events of a run without its deltas, as far as it is.
+func (c *client) eventsOfRun(ctx context.Context, run *agentdv1.Run) ([]*agentdv1.Event, error) {
+	var list []*agentdv1.Event
+	request := &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), PageSize: 500}
+	for {
+		page, err := call(ctx, c, c.sessions.ListEvents, request)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page.GetEvents() {
+			request.After = e.GetSeq()
+			if e.GetRunId() == run.GetId() && event.Type(e.GetType()) != event.TypeAssistantDelta {
+				list = append(list, e)
+			}
+		}
+		if !page.GetMore() {
+			return list, nil
+		}
+	}
+}
+
+// story is a gate and what followed from what was decided there.
+type story struct {
+	decisions []*agentdv1.Decision
+	// followed are the seqs of events, in order.
+	followed []uint64
+}
+
+// at is the seq before which the story is told.
+func (s story) at() uint64 {
+	if len(s.followed) > 0 {
+		return s.followed[0]
+	}
+	return s.decisions[0].GetEventSeq() + 1
+}
+
+// stories groups decisions, which are in the order of the ledger, by gate.
+func stories(events []*agentdv1.Event, decisions []*agentdv1.Decision) []story {
+	var list []story
+	for _, d := range decisions {
+		if n := len(list); n > 0 && samePosition(list[n-1].decisions[0], d) {
+			list[n-1].decisions = append(list[n-1].decisions, d)
+			continue
+		}
+		list = append(list, story{decisions: []*agentdv1.Decision{d}, followed: followed(events, d)})
+	}
+	return list
+}
+
+func samePosition(a, b *agentdv1.Decision) bool {
+	return a.GetGate() == b.GetGate() && a.GetSubject() == b.GetSubject() && a.GetTurn() == b.GetTurn() && a.GetAttempt() == b.GetAttempt()
+}
+
+// outcomes are the events that follow from the gates.
+var outcomes = map[string][]event.Type{
+	"BeforeInput":      {event.TypeMessageCreated, event.TypeRunCreated, event.TypeRunQueued},
+	"BeforeRunStart":   {event.TypeRunPrepared, event.TypeTurnStarted, event.TypeRunFailed},
+	"TransformContext": {event.TypeModelRequested, event.TypeRunFailed},
+	"BeforeToolCall":   {event.TypeToolBlocked, event.TypeToolResult, event.TypeApprovalRequested, event.TypeToolStarted},
+	"BeforeExecute":    {event.TypeToolBlocked, event.TypeToolResult, event.TypeToolStarted},
+	"AfterToolCall":    {event.TypeToolResult},
+}
+
+// followed finds the last of those events that were stored by the time of the
+// decision and are about its subject, and what belongs to it.
+func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
+	var seqs []uint64
+	for _, e := range slices.Backward(events) {
+		switch {
+		case e.GetSeq() > d.GetEventSeq():
+		case slices.Contains(outcomes[d.GetGate()], event.Type(e.GetType())) && (d.GetToolName() == "" || callOf(e) == d.GetSubject()):
+			seqs = append([]uint64{e.GetSeq()}, seqs...)
+		case len(seqs) > 0:
+			return seqs
+		}
+	}
+	return seqs
+}
+
+// callOf is the tool call that an event is about, "" if it is about none.
+func callOf(e *agentdv1.Event) string {
+	var of struct {
+		CallID string `json:"call_id"`
+	}
+	_ = json.Unmarshal([]byte(e.GetDataJson()), &of) // an event of a newer server may have it otherwise
+	return of.CallID
+}
+
+func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisions []*agentdv1.Decision) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "run %s of session %s\nagent %s: %s", run.GetId(), run.GetSessionId(), run.GetAgent(), statusWord(run.GetStatus()))
+	if run.GetReason() != "" {
+		fmt.Fprintf(&b, " (%s)", oneLine(run.GetReason(), 80))
+	}
+	fmt.Fprintf(&b, ", %s, %s\n\n", count(int64(run.GetTurns()), "turn"), count(int64(len(decisions)), "decision"))
+	calls := map[string]string{}
+	for _, e := range events {
+		if p, ok := decodeEvent(e).(event.ToolProposed); ok {
+			calls[p.CallID] = p.Name + " " + p.Arguments
+		}
+	}
+	rest := stories(events, decisions)
+	follows := map[uint64]bool{}
+	for _, e := range events {
+		for len(rest) > 0 && rest[0].at() <= e.GetSeq() {
+			tell(&b, rest[0], calls)
+			for _, seq := range rest[0].followed {
+				follows[seq] = true
+			}
+			rest = rest[1:]
+		}
+		mark := " "
+		if follows[e.GetSeq()] {
+			mark = "→"
+		}
+		fmt.Fprintf(&b, "%s %-6s %-20s %s\n", mark, fmt.Sprintf("#%d", e.GetSeq()), e.GetType(), oneLine(summary(e, calls), 140))
+	}
+	for _, s := range rest {
+		tell(&b, s, calls)
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	_, err := io.WriteString(out, strings.Join(lines, "\n"))
+	return err
+}
+
+// tell says who answered what at a gate, and what was changed.
+func tell(b *strings.Builder, s story, calls map[string]string) {
+	first := s.decisions[0]
+	about := oneLine(calls[first.GetSubject()], 100)
+	if about == "" && first.GetTurn() > 0 {
+		about = fmt.Sprintf("turn %d attempt %d", first.GetTurn(), first.GetAttempt())
+	}
+	fmt.Fprintf(b, "? %s %s\n", first.GetGate(), about)
+	for _, d := range s.decisions {
+		fmt.Fprintf(b, "    %s: %s", hookName(d), answerOf(d))
+		if why := reasonOfDecision(d); why != "" {
+			fmt.Fprintf(b, ", %s", oneLine(why, 200))
+		}
+		fmt.Fprintf(b, " [%s]\n", latency(d))
+		if d.GetPatchJson() != "" {
+			fmt.Fprintf(b, "      %s\n", oneLine(d.GetPatchJson(), 400))
+		}
+	}
+	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 {
+		fmt.Fprintf(b, "    (%s behind it not asked)\n", count(int64(missing), "hook"))
+	}
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// gateFlags say what is checked before it happens, and what people are asked.
+type gateFlags struct {
+	DenyTools       []string `default:"memory_clear" env:"AGENTD_DENY_TOOLS" placeholder:"GLOB,…" help:"Block calls of tools with such a name."`
+	MaxInputBytes   int      `env:"AGENTD_MAX_INPUT_BYTES" placeholder:"N" help:"Refuse longer messages; 0 takes what the API takes."`
+	ToolPermissions []string `default:"memory_delete=ask" env:"AGENTD_TOOL_PERMISSIONS" placeholder:"GLOB=MODE,…" help:"What the agent may do with tools of such a name: allow, ask (a person has to say yes) or deny. The first that fits decides; what fits none is allowed."`
+}
+
+// gates is what the flags come to.
+type gates struct {
+	hooks       hooks.Hooks
+	permissions []loop.Permission
+}
+
+// gates is the place where hooks are registered. One of yours goes here, with
+// Then behind the others: docs/hooks.md shows how.
+func (f gateFlags) gates() (gates, error) {
+	var g gates
+	if deny := present(f.DenyTools); len(deny) > 0 {
+		for _, glob := range deny {
+			if _, err := path.Match(glob, ""); err != nil {
+				return gates{}, badFlag("--deny-tools", "%q is no glob, such as memory_*", glob)
+			}
+		}
+		g.hooks = g.hooks.Then(hooks.Hooks{BeforeToolCall: hooks.DenyTools(deny...)})
+	}
+	switch {
+	case f.MaxInputBytes < 0:
+		return gates{}, badFlag("--max-input-bytes", "%d is negative: give 0 or a positive number", f.MaxInputBytes)
+	case f.MaxInputBytes > 0:
+		g.hooks = g.hooks.Then(hooks.Hooks{BeforeInput: hooks.MaxInputBytes(f.MaxInputBytes)})
+	}
+	for _, rule := range present(f.ToolPermissions) {
+		glob, mode, _ := strings.Cut(rule, "=")
+		p := loop.Permission{Tools: strings.TrimSpace(glob), Mode: loop.PermissionMode(strings.TrimSpace(mode))}
+		if _, err := path.Match(p.Tools, ""); err != nil || p.Tools == "" || !slices.Contains(modes, p.Mode) {
+			return gates{}, badFlag("--tool-permissions", "%q is none: give a glob, = and allow, ask or deny, such as memory_*=ask", rule)
+		}
+		g.permissions = append(g.permissions, p)
+	}
+	return g, nil
+}
+
+var modes = []loop.PermissionMode{loop.PermissionAllow, loop.PermissionAsk, loop.PermissionDeny}
+
+// present drops the empty elements of a list, which is how a variable that is
+// set to nothing arrives.
+func present(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if s = strings.TrimSpace(s); s != "" {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func badFlag(flag, format string, args ...any) error {
+	return &exitError{code: exitUsage, err: errors.New(flag + ": " + fmt.Sprintf(format, args...))}
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+)
+
+// ledgerCmd reads what hooks decided.
+type ledgerCmd struct {
+	Show ledgerShowCmd `cmd:"" help:"List the decisions of a run or of a session, a line each."`
+}
+
+type ledgerShowCmd struct {
+	clientFlags
+	ID string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
+}
+
+// Run prints the decisions in the order of the ledger.
+func (cmd ledgerShowCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.client()
+	if err != nil {
+		return err
+	}
+	list, err := c.decisionsOf(ctx, cmd.ID)
+	if err != nil {
+		return err
+	}
+	return printDecisions(streams.out, list)
+}
+
+// decisionsOf takes what a person has at hand: the id of a run or a session.
+func (c *client) decisionsOf(ctx context.Context, name string) ([]*agentdv1.Decision, error) {
+	if looksOurs(name) {
+		run, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: name})
+		switch {
+		case err == nil:
+			return c.decisionsOfRun(ctx, run.GetRun())
+		case connect.CodeOf(err) != connect.CodeNotFound:
+			return nil, err
+		}
+	}
+	id, err := c.session(ctx, name, false)
+	if err != nil {
+		return nil, err
+	}
+	return c.decisions(ctx, id)
+}
+
+// decisionsOfRun are those of the run and those about its message.
+func (c *client) decisionsOfRun(ctx context.Context, run *agentdv1.Run) ([]*agentdv1.Decision, error) {
+	all, err := c.decisions(ctx, run.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	events, err := c.eventsOfRun(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	return aboutRun(all, run, events), nil
+}
+
+// aboutRun leaves the decisions of a run, and those about its message, which were
+// made before there was one: they were stored with an event of the run.
+func aboutRun(all []*agentdv1.Decision, run *agentdv1.Run, events []*agentdv1.Event) []*agentdv1.Decision {
+	stored := map[uint64]bool{}
+	for _, e := range events {
+		stored[e.GetSeq()] = true
+	}
+	return slices.DeleteFunc(all, func(d *agentdv1.Decision) bool {
+		return d.GetRunId() != run.GetId() && (d.GetRunId() != "" || !stored[d.GetEventSeq()])
+	})
+}
+
+// decisions are all of a session.
+func (c *client) decisions(ctx context.Context, sessionID string) ([]*agentdv1.Decision, error) {
+	request := &agentdv1.ListDecisionsRequest{Of: &agentdv1.ListDecisionsRequest_SessionId{SessionId: sessionID}, PageSize: 500}
+	var list []*agentdv1.Decision
+	for {
+		response, err := call(ctx, c, c.ledger.ListDecisions, request)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, response.GetDecisions()...)
+		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
+			return list, nil
+		}
+	}
+}
+
+func printDecisions(out io.Writer, list []*agentdv1.Decision) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "ROW\tEVENT\tTURN\tGATE\tTOOL\tHOOK\tANSWER\tREASON\tTOOK")
+	for _, d := range list {
+		fmt.Fprintf(t, "%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", d.GetLedgerSeq(), d.GetEventSeq(), d.GetTurn(), d.GetGate(),
+			orElse(oneLine(d.GetToolName(), 40), "-"), hookName(d), answerOf(d), orElse(oneLine(reasonOfDecision(d), 60), "-"), latency(d))
+	}
+	return t.Flush()
+}
+
+// hookName is the hook with its version.
+func hookName(d *agentdv1.Decision) string {
+	name := oneLine(d.GetHookId(), 80)
+	if v := d.GetHookVersion(); v != "" {
+		name += "@" + oneLine(v, 40)
+	}
+	return name
+}
+
+// answerOf is the action, and what makes it less than it seems.
+func answerOf(d *agentdv1.Decision) string {
+	answer := d.GetAction()
+	if len(d.GetFieldsChanged()) > 0 {
+		answer += " " + oneLine(strings.Join(d.GetFieldsChanged(), ","), 60)
+	}
+	switch {
+	case d.GetFailedOpen():
+		answer += " (failed open: " + d.GetOutcome() + ")"
+	case d.GetOutcome() != "ok":
+		answer += " (failed: " + d.GetOutcome() + ")"
+	}
+	if !d.GetEffective() {
+		answer += " (without effect)"
+	}
+	return answer
+}
+
+// reasonOfDecision is the code, the rule and the words.
+func reasonOfDecision(d *agentdv1.Decision) string {
+	var parts []string
+	if d.GetReasonCode() != "" {
+		parts = append(parts, d.GetReasonCode())
+	}
+	if d.GetRuleId() != "" {
+		parts = append(parts, "rule "+d.GetRuleId())
+	}
+	switch {
+	case d.GetReason() != "":
+		parts = append(parts, d.GetReason())
+	case d.GetPayloadErased():
+		parts = append(parts, "(erased)")
+	}
+	return strings.Join(parts, ": ")
+}
+
+func latency(d *agentdv1.Decision) string {
+	return (time.Duration(d.GetLatencyUs()) * time.Microsecond).String()
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// decodeEvent returns nil for an event that this binary cannot read.
+func decodeEvent(e *agentdv1.Event) event.Payload {
+	p, err := event.Decode(event.Event{Seq: int64(e.GetSeq()), Type: event.Type(e.GetType()), Payload: []byte(e.GetDataJson())})
+	if err != nil {
+		return nil
+	}
+	return p
+}
+
+// summary is an event in some words; calls has the names and arguments of tool
+// calls by their id.
+func summary(e *agentdv1.Event, calls map[string]string) string {
+	name := func(id string) string {
+		name, _, _ := strings.Cut(calls[id], " ")
+		return name
+	}
+	by := e.GetActor().GetKind() + " " + e.GetActor().GetId()
+	switch p := decodeEvent(e).(type) {
+	case event.MessageCreated:
+		return string(p.Role) + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.RunCreated:
+		return "by " + by
+	case event.RunStarted:
+		return "worker " + p.WorkerID
+	case event.RunResumed:
+		return "after " + string(p.Cause) + ", worker " + p.WorkerID
+	case event.RunReleased:
+		return string(p.Cause)
+	case event.RunSuspended:
+		return "waits for " + count(int64(len(p.ApprovalIDs)), "approval")
+	case event.ModelRequested:
+		return fmt.Sprintf("%s attempt %d, %s", p.Model, p.Attempt, count(int64(len(p.MessageIDs)), "message"))
+	case event.AssistantCompleted:
+		return string(p.Finish) + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.AssistantStopped:
+		return p.Reason + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.ToolProposed:
+		return p.Name + " " + p.Arguments
+	case event.ToolBlocked:
+		return name(p.CallID) + " by " + p.By + ": " + p.ReasonCode
+	case event.ApprovalRequested:
+		return p.Name + " " + p.Arguments + ", asked for by " + p.By
+	case event.ApprovalDecided:
+		return strings.TrimSuffix(string(p.Decision)+" by "+by+": "+p.Reason, ": ")
+	case event.ToolStarted:
+		return fmt.Sprintf("%s attempt %d", name(p.CallID), p.Attempt)
+	case event.ToolExecuted:
+		if p.Success {
+			return name(p.CallID) + " succeeded"
+		}
+		return name(p.CallID) + " failed"
+	case event.ToolResult:
+		return p.Name + ": " + p.Content
+	case event.RunCancelRequested:
+		return strings.TrimSuffix("by "+by+": "+p.Reason, ": ")
+	case event.RunCompleted:
+		return string(p.Reason)
+	case event.RunFailed:
+		return string(p.Reason) + ": " + p.Error
+	case event.RunCancelled:
+		return p.Reason
+	}
+	return ""
+}
