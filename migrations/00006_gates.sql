@@ -82,6 +82,6 @@ COMMENT ON COLUMN agentd.approvals.decided_at IS 'Time of approval.decided.';
 COMMENT ON COLUMN agentd.approvals.requested_seq IS 'Seq of approval.requested.';
 COMMENT ON COLUMN agentd.approvals.decided_seq IS 'Seq of approval.decided.';
 
--- A handled input is nothing but its event; a repeated request finds it here.
-CREATE INDEX events_handled_idx ON agentd.events (session_id, (payload ->> 'idempotency_key'))
-    WHERE type = 'input.handled';
+-- A message that became no run is nothing but its event; a repeated request finds it here.
+CREATE INDEX events_input_key_idx ON agentd.events (session_id, (payload ->> 'idempotency_key'))
+    WHERE type IN ('input.handled', 'input.blocked', 'input.rejected');

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 	"github.com/seed-2ca4966b/agentd/store"
@@ -106,6 +107,12 @@ func TestBrokenReadsAreErrors(t *testing.T) {
 	_, errs["Load"] = s.Load(ctx, looptest.Tenant, id, id)
 	_, errs["Events"] = s.Events(ctx, looptest.Tenant, id, 0, 1)
 	_, _, errs["Request"] = s.Request(ctx, looptest.Tenant, id, "k")
+	_, _, errs["Approval"] = s.Approval(ctx, looptest.Tenant, id)
+	_, errs["GetApproval"] = s.GetApproval(ctx, looptest.Tenant, id)
+	_, errs["ListApprovals"] = s.ListApprovals(ctx, looptest.Tenant, loop.ApprovalFilter{}, loop.Page{})
+	_, errs["ListApprovals of a run"] = s.ListApprovals(ctx, looptest.Tenant, loop.ApprovalFilter{RunID: id}, loop.Page{})
+	_, errs["ListDecisions"] = s.ListDecisions(ctx, looptest.Tenant, loop.DecisionFilter{SessionID: id}, loop.Page{})
+	errs["PutHookSet"] = s.PutHookSet(ctx, hooks.HookSet{Hooks: []hooks.Registration{}})
 	_, errs["Verify"] = store.Verify(ctx, pool)
 	for call, err := range errs {
 		if err == nil || errors.Is(err, loop.ErrNotFound) {
@@ -156,7 +163,9 @@ func TestBrokenProjectionsFailTheRead(t *testing.T) {
 	exec(t, db, `ALTER TABLE agentd.away RENAME TO turns`)
 	id := oneRun(t, s)
 	run := loadedRun(t, s, id)
-	for _, name := range []string{"sessions", "events", "runs", "turns", "messages", "tool_calls"} {
+	for _, name := range []string{
+		"sessions", "events", "runs", "turns", "messages", "tool_calls", "approvals", "hook_decisions", "hook_payloads", "hook_sets",
+	} {
 		exec(t, db, `ALTER TABLE agentd.`+name+` RENAME TO away`)
 		if _, err := store.Verify(limit(t), db.Pool); err == nil {
 			t.Errorf("verify without %s: no error", name)
@@ -169,6 +178,11 @@ func TestBrokenProjectionsFailTheRead(t *testing.T) {
 	exec(t, db, `UPDATE agentd.messages SET parts = '{}'`)
 	if _, err := s.Load(limit(t), looptest.Tenant, id, run); err == nil {
 		t.Error("load with a message that cannot be read: no error")
+	}
+	exec(t, db, `ALTER TABLE agentd.events DISABLE TRIGGER USER;
+		UPDATE agentd.events SET type = 'input.handled', payload = '{"idempotency_key": "k", "reply": 1}' WHERE type = 'message.created'`)
+	if _, _, err := s.Request(limit(t), looptest.Tenant, id, "k"); err == nil {
+		t.Error("request for a message that cannot be read: no error")
 	}
 }
 

@@ -181,7 +181,10 @@ func TestReaderRole(t *testing.T) {
 		if _, err := conn.Exec(t.Context(), `SET ROLE agentd_reader`); err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"sessions", "runs", "events", "timeline"} {
+		for _, name := range []string{
+			"sessions", "runs", "events", "timeline", "approvals", "hook_decisions", "hook_payloads", "hook_sets",
+			"decisions", "blocked", "fail_open", "hook_latency", "run_summary", "stuck",
+		} {
 			if _, err := conn.Exec(t.Context(), `SELECT count(*) FROM agentd.`+name); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
