@@ -233,3 +233,28 @@ func TestRequestFindsTheInputThatAHookHandled(t *testing.T) {
 		t.Errorf("used again: %+v, %t, %v; want the run", got, ok, err)
 	}
 }
+
+func TestSchemaRefusesWhatAWaitingRunCannotBe(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	p := park(t, s)
+	for name, sql := range map[string]string{
+		"SecondActiveRun": `INSERT INTO agentd.runs (id, tenant_id, session_id, status, agent, message_id, assistant_message_id, ticket, created_at, created_seq)
+			SELECT gen_random_uuid(), tenant_id, session_id, 'queued', agent, message_id, assistant_message_id, 1, now(), 1 FROM agentd.runs`,
+		"Leased":            `UPDATE agentd.runs SET worker_id = id`,
+		"NeverStarted":      `UPDATE agentd.runs SET started_at = NULL`,
+		"AnsweredByNobody":  `UPDATE agentd.approvals SET status = 'approved', decided_at = now(), decided_seq = requested_seq + 1`,
+		"PendingAndDecided": `UPDATE agentd.approvals SET decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'key', decided_by_id = 'k'`,
+		"AskedTwice": `INSERT INTO agentd.approvals (id, tenant_id, session_id, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, status, requested_at, requested_seq)
+			SELECT gen_random_uuid(), tenant_id, session_id, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, status, requested_at, requested_seq FROM agentd.approvals`,
+		"AwaitingNothing": `UPDATE agentd.tool_calls SET approval_id = NULL`,
+		"BlockedBySth":    `UPDATE agentd.tool_calls SET status = 'blocked' WHERE id = '` + p.asked + `'`,
+		"HeadWithoutSeq":  `UPDATE agentd.sessions SET ledger_seq = 0`,
+		"SeqWithoutHead":  `UPDATE agentd.sessions SET ledger_head = NULL`,
+	} {
+		if _, err := db.Pool.Exec(limit(t), sql); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}

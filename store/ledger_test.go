@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -96,7 +97,7 @@ func TestLedgerComesBackAsItWasWritten(t *testing.T) {
 		t.Errorf("ledger of the state %+v, %v; want %+v", loaded.Ledger, err, want)
 	}
 	found := decisionsOf(t, s, id)
-	want := append(first.Ledger, second.Ledger...)
+	want := slices.Concat(first.Ledger, second.Ledger)
 	if len(found) != len(want) {
 		t.Fatalf("%d decisions; want %d", len(found), len(want))
 	}
@@ -137,6 +138,8 @@ func TestLedgerGroupMembersSucceedOrFailByThemselves(t *testing.T) {
 			first := with(say(t, id, 1), loop.LedgerHead{}, sparse(hooks.GateBeforeInput, "i"))
 			mustAppend(t, s, first)
 			appends[i] = with(say(t, id, 2), loop.LedgerHead{Seq: 1, Hash: sha256.Sum256(nil)}, sparse(hooks.GateBeforeInput, "j"))
+		case i == 44: // on the right row, at the wrong place
+			appends[i] = with(appends[i], loop.LedgerHead{Seq: 4}, sparse(hooks.GateBeforeInput, "i"))
 		case i == 33: // at a seq that has passed
 			appends[i] = with(say(t, id, 5), loop.LedgerHead{}, sparse(hooks.GateBeforeInput, "i"))
 		case i%3 == 0:
@@ -159,7 +162,7 @@ func TestLedgerGroupMembersSucceedOrFailByThemselves(t *testing.T) {
 	<-first
 	for i, answer := range answers {
 		r := <-answer
-		bad := i == 11 || i == 22 || i == 33
+		bad := slices.Contains([]int{11, 22, 33, 44}, i)
 		if bad && !errors.Is(r.err, loop.ErrConflict) || !bad && r.err != nil {
 			t.Errorf("member %d: %+v, %v", i, r.got, r.err)
 		}

@@ -24,21 +24,24 @@ func readHookSets(ctx context.Context, tx pgx.Tx, report *Report) (hookSets, err
 	rows, _ := tx.Query(ctx, `
 		SELECT digest, hooks, encode(sha256(convert_to(hooks::text, 'UTF8')), 'hex') FROM agentd.hook_sets ORDER BY digest`) // rows has the error
 	sets := hookSets{}
-	var digest, sum string
-	var list []byte
-	_, err := pgx.ForEachRow(rows, []any{&digest, &list, &sum}, func() error {
+	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
+		var digest, sum string
+		var list []byte
+		if err := row.Scan(&digest, &list, &sum); err != nil {
+			return struct{}{}, err
+		}
 		if sum != digest {
 			report.add(Difference{Table: "hook_sets", Row: digest, Column: "hooks", Got: "a list with the digest " + sum, Want: digest})
 		}
 		var registered []hooks.Registration
 		if err := json.Unmarshal(list, &registered); err != nil {
-			return fmt.Errorf("hook set %s: %w", digest, err)
+			return struct{}{}, fmt.Errorf("hook set %s: %w", digest, err)
 		}
 		sets[digest] = map[hooks.Gate]bool{}
 		for _, r := range registered {
 			sets[digest][r.Gate] = true
 		}
-		return nil
+		return struct{}{}, nil
 	})
 	return sets, err
 }
