@@ -19,15 +19,11 @@ func (v *screenView) reply(text string) {
 // decide shows the call with its exact arguments and asks for a yes or a no.
 // The end of the input leaves the call undecided.
 func (v *screenView) decide(a *agentdv1.Approval) (approve bool, err error) {
-	asker := "the agent's permissions"
-	if a.GetRequestedBy() != "permission" {
-		asker = "a hook at " + a.GetRequestedBy()
-	}
-	v.line(plain, fmt.Sprintf("? %s wants to run with exactly this (asked for by %s):", printable(a.GetToolName()), asker))
-	if a.GetReason() != "" {
-		v.line(dim, "  "+oneLine(a.GetReason(), longestField))
-	}
+	v.line(plain, "? "+a.GetToolName()+" wants to run with exactly this:")
 	v.line(plain, "  "+a.GetArguments())
+	if a.GetRequestedBy() != "permission" {
+		v.line(dim, "  (a hook at "+a.GetRequestedBy()+" wants you to decide: "+orElse(oneLine(a.GetReason(), longestField), "no reason given")+")")
+	}
 	// Nobody said yes by typing before the question was there.
 	if err := flushInput(v.terminal.in); err != nil {
 		return false, err

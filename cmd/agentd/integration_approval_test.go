@@ -1,0 +1,126 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/store/storetest"
+)
+
+// askingFor makes the stack's agent ask about each call of a tool.
+func (s *stack) askingFor(tool string) {
+	agent := s.Engine.Agents["demo"]
+	agent.Permissions = []loop.Permission{{Tools: tool, Mode: loop.PermissionAsk}}
+	s.Engine.Agents["demo"] = agent
+}
+
+// TestOfManyAnswersAtOnceTheFirstHoldsEverywhere: two processes, whose callers
+// are two different ones, and an answer of each kind from everybody.
+func TestOfManyAnswersAtOnceTheFirstHoldsEverywhere(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	var ran atomic.Int32
+	tool := looptest.Tool{Name: "send", Run: func(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
+		ran.Add(1)
+		return loop.ToolOutput{Content: "sent"}, nil
+	}}
+	model := looptest.Answers(
+		looptest.Answer(looptest.ToolCall("a", "send", `{"to": "Ada"}`), looptest.Finish(stream.FinishToolCalls)),
+		looptest.Answer(looptest.Text("Sent."), looptest.Finish(stream.FinishStop)))
+	here := newStack(t, db, playing(model, tool))
+	there := newStack(t, db, func(p *stackParts) { p.api.APIKey = "k" })
+	here.askingFor("send")
+	clients := []agentdv1connect.ApprovalServiceClient{
+		agentdv1connect.NewApprovalServiceClient(here.client, here.url),
+		agentdv1connect.NewApprovalServiceClient(&http.Client{Transport: bearer{key: "k", next: there.client.Transport}}, there.url),
+	}
+	for range 5 {
+		ran.Store(0)
+		j := here.Start(t, here.Session(t), "go")
+		if run := here.Advance(t, j); run.Status != loop.RunWaiting {
+			t.Fatalf("the run is %s, want it to wait", run.Status)
+		}
+		id := scalar[string](t, db, `SELECT id::text FROM agentd.approvals WHERE run_id = $1 AND status = 'pending'`, j.RunID)
+		answers := decideTogether(t, 40, id, clients)
+
+		status := scalar[string](t, db, `SELECT status FROM agentd.approvals WHERE id = $1`, id)
+		by := scalar[string](t, db, `SELECT decided_by_kind FROM agentd.approvals WHERE id = $1`, id)
+		var winner *agentdv1.Approval
+		for _, a := range answers {
+			if won := a.word == status && a.caller == by; !won {
+				d := wantRefused(t, a.err, connect.CodeAborted, "already_decided").GetDecided()
+				if d.GetDecision() != status || d.GetBy().GetKind() != by || d.GetAt() == nil {
+					t.Errorf("told of %v, want %s by %s", d, status, by)
+				}
+				continue
+			}
+			if a.err != nil {
+				t.Fatalf("the same answer again: %v", a.err)
+			}
+			if winner == nil {
+				winner = a.approval
+			}
+			if !proto.Equal(winner, a.approval) {
+				t.Errorf("answered %v and %v", winner, a.approval)
+			}
+		}
+		if n := scalar[int](t, db, `SELECT count(*) FROM agentd.events WHERE run_id = $1 AND type = 'approval.decided'`, j.RunID); n != 1 {
+			t.Errorf("%d decisions", n)
+		}
+		j.Ticket = 2
+		if run := here.Advance(t, j); run.Status != loop.RunCompleted {
+			t.Errorf("the run is %s", run.Status)
+		}
+		want := int32(0)
+		if status == "approved" {
+			want = 1
+		}
+		if n := ran.Load(); n != want {
+			t.Errorf("%s, and the tool ran %d times", status, n)
+		}
+	}
+}
+
+// decideAnswer is what one of many is told.
+type decideAnswer struct {
+	caller, word string
+	approval     *agentdv1.Approval
+	err          error
+}
+
+func decideTogether(t *testing.T, n int, id string, clients []agentdv1connect.ApprovalServiceClient) []decideAnswer {
+	t.Helper()
+	answers := make([]decideAnswer, n)
+	begin := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range answers {
+		a := &answers[i]
+		a.caller, a.word = []string{"principal", "key"}[i%2], "approved"
+		decision := agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
+		if i/2%2 == 1 {
+			a.word, decision = "denied", agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
+		}
+		all.Go(func() {
+			<-begin
+			res, err := clients[i%2].DecideApproval(t.Context(), connect.NewRequest(&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision}))
+			if err == nil {
+				a.approval = res.Msg.GetApproval()
+			}
+			a.err = err
+		})
+	}
+	close(begin)
+	all.Wait()
+	return answers
+}
