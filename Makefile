@@ -70,8 +70,8 @@ generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen from a
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
 .PHONY: record
-record: need-go setup-run ## Record the terminal session that README.md shows
-	AGENTD_RECORD=1 go test -count=1 -run '^TestRecordSession$$' ./cmd/agentd
+record: need-go setup-run ## Record the session that README.md shows, and the columns in docs/sql.md
+	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd
 
 .PHONY: setup
 setup: ## Install what tests need: gcc, libc6-dev, postgresql (Debian, as root)

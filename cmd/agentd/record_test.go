@@ -29,9 +29,13 @@ func TestRecordSession(t *testing.T) {
 	lines := regexp.MustCompile(`:[0-9a-f]{20,}@`).ReplaceAllString(p.out.String(), ":…@")
 
 	person := sitDown(t, "http://127.0.0.1:8080", 120, 60)
-	for _, message := range []string{"hello", "remember that my name is Ada", "what do you remember?"} {
+	for _, message := range []string{"hello", "remember that my name is Ada", "what do you remember?", "forget my name", "forget everything"} {
 		person.types(t, message+"\r")
 		person.awaitText(t, "> "+message+"\n") // so that the prompt is the next one
+		if message == "forget my name" {
+			person.awaitQuestion(t, 1)
+			person.types(t, "y\r")
+		}
 		person.awaitPrompt(t)
 	}
 	talk := strings.TrimSuffix(person.String(), "\n>")
@@ -40,7 +44,7 @@ func TestRecordSession(t *testing.T) {
 		t.Fatalf("chat: exit code %d", code)
 	}
 
-	const question = `SELECT seq, type, summary FROM agentd.timeline WHERE type <> 'assistant.delta' ORDER BY seq DESC LIMIT 12`
+	const question = `SELECT seq, kind, type, summary FROM agentd.timeline WHERE type <> 'assistant.delta' ORDER BY seq DESC, kind DESC LIMIT 12`
 	code, rows, said := runAgentd(t, here, "psql", "--builtin", "-c", question)
 	if code != 0 {
 		t.Fatalf("psql: exit code %d, said %s", code, said)

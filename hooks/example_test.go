@@ -1,0 +1,53 @@
+package hooks_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// largeOrders lets a person decide about orders of more than 100.
+func largeOrders(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+	if in.Call.Name != "place_order" {
+		return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
+	}
+	var order struct {
+		Amount int64 `json:"amount"`
+	}
+	if err := json.Unmarshal([]byte(in.Call.Arguments), &order); err != nil {
+		return hooks.BeforeToolCallResult{}, err // a failed check: the call is blocked
+	}
+	if order.Amount <= 100 {
+		return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
+	}
+	return hooks.BeforeToolCallResult{
+		Action: hooks.ActionAsk,
+		Reason: hooks.Reason{Code: "large_order", Text: fmt.Sprintf("The order is of %d.", order.Amount)},
+	}, nil
+}
+
+func Example() {
+	h := hooks.Hooks{BeforeToolCall: hooks.DenyTools("shell")}
+	h = h.Then(hooks.Hooks{
+		BeforeToolCall: hooks.Named("large-orders", "1", largeOrders,
+			hooks.InPhase(hooks.PhaseValidate), hooks.TimeLimit(200*time.Millisecond)),
+	})
+	// What the loop does at the gate:
+	in := hooks.BeforeToolCall{Call: hooks.ToolCall{Name: "place_order", Arguments: `{"amount": 250}`}}
+	verdict, decisions, err := hooks.Ask(context.Background(), &hooks.Asker{}, h.BeforeToolCall, hooks.Position{}, in, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(verdict.Action, verdict.HookID, verdict.Reason.Code)
+	for _, d := range decisions {
+		fmt.Println(d.HookID, d.Action, d.Outcome)
+	}
+	// Output:
+	// ask large-orders large_order
+	// deny-tools continue ok
+	// large-orders ask ok
+}
