@@ -6,16 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { proctest.Main(m) }
 
 // at is the time of events that a test writes by hand.
 var at = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

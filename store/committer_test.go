@@ -17,6 +17,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/proctest"
 	"github.com/seed-2ca4966b/agentd/store"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
@@ -323,6 +324,7 @@ func TestSuspendedProcess(t *testing.T) {
 	if url == "" {
 		t.Skip("runs only in a process of its own")
 	}
+	proctest.DieWithParent()
 	g := newGate()
 	s := startStoreAt(t, url, store.Options{BeforeCommit: g.beforeCommit})
 	g.stopNext()

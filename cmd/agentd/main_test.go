@@ -5,6 +5,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/proctest"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
@@ -14,6 +15,7 @@ const asAgentd = "AGENTD_TEST_BINARY_IS_AGENTD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asAgentd) != "" {
+		proctest.DieWithParent()
 		os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))
 	}
 	storetest.Main(m, storetest.RequireToolCalls)

@@ -46,7 +46,10 @@ func command(o options, args ...string) *exec.Cmd {
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Dir = o.dir
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), asAgentd + "=1"}, o.env...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), asAgentd + "=1",
+		"GORACE=atexit_sleep_ms=0", // the race detector would make each process sleep for a second at its end
+	}, o.env...)
 	cmd.Stdin = o.stdin
 	return cmd
 }

@@ -3,7 +3,7 @@ package event_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { proctest.Main(m) }

@@ -3,13 +3,12 @@ package looptest_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { proctest.Main(m) }
 
 func TestLogInMemory(t *testing.T) {
 	t.Parallel()

@@ -114,6 +114,13 @@ func TestKilledOwner(t *testing.T) {
 		}
 		kill9(t, cmd)
 		live := setup(t, Config{Throwaway: true})
+		if _, err := os.Stat(filepath.Dir(data)); err != nil {
+			t.Errorf("swept while its lock file is young: %v", err)
+		}
+		old := time.Now().Add(-2 * youngScratch)
+		if err := os.Chtimes(filepath.Join(filepath.Dir(data), "pg.lock"), old, old); err != nil {
+			t.Fatal(err)
+		}
 		setup(t, Config{Throwaway: true})
 		eventually(t, 10*time.Second, "the killed one's directory is gone", func() bool {
 			_, err := os.Stat(filepath.Dir(data))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
 // helperEnv makes the test binary a process that starts a Postgres and waits
@@ -33,6 +35,7 @@ var suiteDir string
 
 func TestMain(m *testing.M) {
 	if value := os.Getenv(helperEnv); value != "" {
+		proctest.DieWithParent()
 		os.Exit(helper(value))
 	}
 	os.Exit(suite(m))
@@ -48,7 +51,16 @@ func suite(m *testing.M) int {
 		return 1
 	}
 	suiteDir = dir
+	unwatch := proctest.WatchParent(func(why string) {
+		fmt.Fprintln(os.Stderr, why)
+		for _, pid := range postgresUnder(dir) {
+			_ = exec.Command("kill", "-QUIT", pid).Run()
+		}
+		_ = os.RemoveAll(dir)
+		os.Exit(1) //nolint:revive // nobody is left to return to
+	})
 	code := m.Run()
+	unwatch()
 	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // scratchLayout makes the directory of a throwaway server.
@@ -24,9 +25,13 @@ func scratchLayout(acct account) (layout, error) {
 	return layout{data: filepath.Join(realPath(scratch), "pg"), scratch: scratch}, nil
 }
 
+// youngScratch is how old a lock file is before a sweep looks at it.
+const youngScratch = 30 * time.Second
+
 // sweepScratch deletes the throwaway directories of our user whose owners were
 // killed: a test that times out never gets to Stop, and each one leaves 40 MB.
-// A directory whose lock is held is in use. What cannot be deleted is left for
+// A directory whose lock is held is in use, and one whose lock file is young may
+// be between its making and its locking. What cannot be deleted is left for
 // the next sweep, since it is in nobody's way.
 func sweepScratch(ctx context.Context, acct account, logger *slog.Logger) {
 	locks, _ := filepath.Glob(filepath.Join(tempDir(acct), scratchPrefix+"*", "pg.lock"))
@@ -37,6 +42,9 @@ func sweepScratch(ctx context.Context, acct account, logger *slog.Logger) {
 			continue
 		}
 		if uid, _ := owner(info); uid != os.Geteuid() {
+			continue
+		}
+		if made, err := os.Stat(path); err != nil || time.Since(made.ModTime()) < youngScratch {
 			continue
 		}
 		l := layout{data: filepath.Join(realPath(scratch), "pg"), scratch: scratch}

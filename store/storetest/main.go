@@ -6,21 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-const (
-	stopLimit = 10 * time.Second
-	// The parent is polled, since a process that is no longer a child is told
-	// nothing about it.
-	parentEvery = 200 * time.Millisecond
-)
+const stopLimit = 10 * time.Second
 
 // Check is something that [Main] asks of a package after its tests have passed.
 type Check func(seen seen) error
@@ -95,35 +89,11 @@ func partial() bool {
 // watchParent ends this process, and first its Postgres, when the process that
 // started it is gone, or when it is told to end.
 func watchParent(stderr io.Writer) (unwatch func()) {
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	parent := os.Getppid()
-	done := make(chan struct{})
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(parentEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case s := <-signals:
-				complain(stderr, 1, "%v", s)
-			case <-tick.C:
-				if os.Getppid() == parent {
-					continue
-				}
-				complain(stderr, 1, "the process that started the tests is gone")
-			}
-			_ = shared.abandon() // there is nobody to tell
-			os.Exit(1)           //nolint:revive // nobody is left to return to
-		}
+	return proctest.WatchParent(func(why string) {
+		complain(stderr, 1, "%s", why)
+		_ = shared.abandon() // there is nobody to tell
+		os.Exit(1)           //nolint:revive // nobody is left to return to
 	})
-	return func() {
-		signal.Stop(signals)
-		close(done)
-		running.Wait()
-	}
 }
 
 func withLimit(limit time.Duration) (context.Context, context.CancelFunc) {

@@ -7,15 +7,14 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/openai"
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { proctest.Main(m) }
 
 func say(role hooks.Role, s string) hooks.Message {
 	return hooks.Message{Role: role, Parts: []hooks.Part{{Type: hooks.PartText, Text: s}}}

@@ -11,15 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/scripted"
+	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { proctest.Main(m) }
 
 func text(role hooks.Role, s string) hooks.Message {
 	return hooks.Message{Role: role, Parts: []hooks.Part{{Type: hooks.PartText, Text: s}}}
