@@ -186,22 +186,23 @@ func TestApprovalsRefuseWhatIsWrong(t *testing.T) {
 	for field, req := range map[string]*agentdv1.DecideApprovalRequest{
 		"approval_id":      {Decision: approve},
 		"decision":         {ApprovalId: asked[0].ID},
-		"decision ":        {ApprovalId: asked[0].ID, Decision: 17},
 		"reason":           {ApprovalId: asked[0].ID, Decision: deny, Reason: strings.Repeat("x", 1001)},
 		"arguments_sha256": {ApprovalId: asked[0].ID, Decision: approve, ArgumentsSha256: strings.Repeat("0", 64)},
 	} {
 		_, err := b.decide(t, req)
-		if d := wantError(t, err, connect.CodeInvalidArgument, "invalid_argument"); d.GetField() != strings.TrimSpace(field) {
+		if d := wantError(t, err, connect.CodeInvalidArgument, "invalid_argument"); d.GetField() != field {
 			t.Errorf("%s: field %q", field, d.GetField())
 		}
 	}
+	_, err := b.decide(t, &agentdv1.DecideApprovalRequest{ApprovalId: asked[0].ID, Decision: 17})
+	wantError(t, err, connect.CodeInvalidArgument, "invalid_argument")
 	for _, id := range []string{"nope", uuid.NewString(), runID} {
 		_, err := b.decide(t, &agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: approve})
 		wantError(t, err, connect.CodeNotFound, "not_found")
 		_, err = b.approvalsClient.GetApproval(t.Context(), connect.NewRequest(&agentdv1.GetApprovalRequest{ApprovalId: id}))
 		wantError(t, err, connect.CodeNotFound, "not_found")
 	}
-	_, err := b.approvalsClient.GetApproval(t.Context(), connect.NewRequest(&agentdv1.GetApprovalRequest{}))
+	_, err = b.approvalsClient.GetApproval(t.Context(), connect.NewRequest(&agentdv1.GetApprovalRequest{}))
 	wantError(t, err, connect.CodeInvalidArgument, "invalid_argument")
 	for reason, req := range map[string]*agentdv1.ListApprovalsRequest{
 		"not_found":         {SessionId: "nope"},

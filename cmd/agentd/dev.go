@@ -19,7 +19,7 @@ type devCmd struct {
 	databaseFlags
 	listenFlags
 	modelFlags
-	gateFlags
+	gateFlags `set:"denied=memory_clear"`
 	logFlags
 	Grace time.Duration `default:"5s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
 }

@@ -174,7 +174,7 @@ func TestApprovalsCommand(t *testing.T) {
 func TestExplainAndLedgerTellWhoDecidedWhat(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	s := startServe(t, db, []string{"AGENTD_MAX_INPUT_BYTES=100"})
+	s := startServe(t, db, []string{"AGENTD_MAX_INPUT_BYTES=100", "AGENTD_DENY_TOOLS=memory_clear"})
 	env := options{env: []string{"AGENTD_URL=" + s.url, "AGENTD_PATIENCE=1s"}}
 	c := chat(t, s.url, strings.NewReader("forget everything\n"+strings.Repeat("x", 101)+"\nping\n"), "--session", "mine")
 	if code := c.wait(t); code != 1 || !strings.Contains(c.err.String(), "The message has 101 bytes; at most 100 are allowed.") || strings.Count(c.out.String(), "\n") != 2 {

@@ -18,7 +18,7 @@ type serveCmd struct {
 	databaseFlags
 	listenFlags
 	modelFlags
-	gateFlags
+	gateFlags `set:"denied="`
 	logFlags
 	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
