@@ -51,6 +51,10 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 
 # CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
 # linter sees the code as it ships; vet also sees the one with crash points.
+.PHONY: test-full-size
+test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
+	go test -count=1 -timeout=$(TEST_TIMEOUT) -run 'TestClientsThatJoinWhileARunWritesMissAndRepeatNothing' -v ./cmd/agentd
+
 .PHONY: lint
 lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...

@@ -32,6 +32,7 @@ CREATE TABLE agentd.sessions (
     last_seq    bigint      NOT NULL,
     run_epoch   bigint      NOT NULL DEFAULT 0,
     append_id   uuid        NOT NULL,
+    CONSTRAINT sessions_owner UNIQUE (id, tenant_id),
     CONSTRAINT sessions_last_seq_from_1 CHECK (last_seq >= 1),
     CONSTRAINT sessions_run_epoch_from_0 CHECK (run_epoch >= 0),
     CONSTRAINT sessions_external_id_not_empty CHECK (external_id <> '')
@@ -69,6 +70,8 @@ CREATE TABLE agentd.events (
 );
 CREATE INDEX events_run_idx ON agentd.events (run_id, seq)
     WHERE run_id IS NOT NULL AND type <> 'assistant.delta';
+-- No foreign key: events are only ever inserted by a join with their session's
+-- locked row, and checking each of them again doubled the time of the insert.
 COMMENT ON TABLE agentd.events IS 'The log: immutable facts, in order within a session. Everything else can be folded from it.';
 COMMENT ON COLUMN agentd.events.session_id IS 'The session whose log it is.';
 COMMENT ON COLUMN agentd.events.seq IS 'Counts from 1 within the session; no holes, except deltas that retention removed.';

@@ -2,7 +2,7 @@
 CREATE TABLE agentd.runs (
     id                   uuid        NOT NULL PRIMARY KEY,
     tenant_id            text        NOT NULL,
-    session_id           uuid        NOT NULL REFERENCES agentd.sessions (id),
+    session_id           uuid        NOT NULL,
     status               text        NOT NULL,
     agent                text        NOT NULL,
     message_id           uuid        NOT NULL,
@@ -23,12 +23,17 @@ CREATE TABLE agentd.runs (
     ended_at             timestamptz,
     created_seq          bigint      NOT NULL,
     ended_seq            bigint,
+    CONSTRAINT runs_owner UNIQUE (id, session_id, tenant_id),
+    CONSTRAINT runs_session_fkey FOREIGN KEY (session_id, tenant_id) REFERENCES agentd.sessions (id, tenant_id),
     CONSTRAINT runs_status CHECK (status IN ('enqueued', 'queued', 'running', 'completed', 'failed', 'cancelled')),
     CONSTRAINT runs_running_is_leased CHECK ((status = 'running') = (worker_id IS NOT NULL)),
     CONSTRAINT runs_running_was_started CHECK (status <> 'running' OR started_at IS NOT NULL),
     CONSTRAINT runs_terminal_has_an_end CHECK (
         (status IN ('completed', 'failed', 'cancelled')) = (ended_at IS NOT NULL)
         AND (ended_at IS NULL) = (ended_seq IS NULL)),
+    CONSTRAINT runs_ended_has_the_reason CHECK (ended_at IS NOT NULL OR (reason IS NULL AND error IS NULL)),
+    CONSTRAINT runs_failed_has_the_error CHECK (error IS NULL OR status = 'failed'),
+    CONSTRAINT runs_active_has_a_ticket CHECK (status NOT IN ('queued', 'running') OR ticket >= 1),
     CONSTRAINT runs_enqueued_has_no_ticket CHECK (status <> 'enqueued' OR ticket = 0),
     CONSTRAINT runs_counts_from_0 CHECK (ticket >= 0 AND epoch >= 0 AND takeovers >= 0 AND created_seq >= 1),
     CONSTRAINT runs_ended_after_created CHECK (ended_seq > created_seq)
@@ -65,7 +70,7 @@ COMMENT ON COLUMN agentd.runs.created_seq IS 'Seq of run.created.';
 COMMENT ON COLUMN agentd.runs.ended_seq IS 'Seq of the terminal event.';
 
 CREATE TABLE agentd.turns (
-    run_id        uuid        NOT NULL REFERENCES agentd.runs (id),
+    run_id        uuid        NOT NULL,
     turn_no       integer     NOT NULL,
     tenant_id     text        NOT NULL,
     session_id    uuid        NOT NULL,
@@ -80,6 +85,7 @@ CREATE TABLE agentd.turns (
     started_at    timestamptz NOT NULL,
     completed_at  timestamptz,
     PRIMARY KEY (run_id, turn_no),
+    CONSTRAINT turns_run_fkey FOREIGN KEY (run_id, session_id, tenant_id) REFERENCES agentd.runs (id, session_id, tenant_id),
     CONSTRAINT turns_turn_no_from_1 CHECK (turn_no >= 1),
     CONSTRAINT turns_status CHECK (status IN ('open', 'calling', 'answered', 'stopped', 'completed')),
     CONSTRAINT turns_completed_has_an_end CHECK ((status = 'completed') = (completed_at IS NOT NULL)),
@@ -107,7 +113,7 @@ COMMENT ON COLUMN agentd.turns.completed_at IS 'Time of turn.completed.';
 CREATE TABLE agentd.messages (
     id         uuid        NOT NULL PRIMARY KEY,
     tenant_id  text        NOT NULL,
-    session_id uuid        NOT NULL REFERENCES agentd.sessions (id),
+    session_id uuid        NOT NULL,
     run_id     uuid,
     turn_no    integer,
     role       text        NOT NULL,
@@ -117,6 +123,8 @@ CREATE TABLE agentd.messages (
     seq        bigint      NOT NULL,
     created_at timestamptz NOT NULL,
     CONSTRAINT messages_one_per_position UNIQUE (session_id, position),
+    CONSTRAINT messages_session_fkey FOREIGN KEY (session_id, tenant_id) REFERENCES agentd.sessions (id, tenant_id),
+    CONSTRAINT messages_partial_is_an_answer CHECK (NOT partial OR role = 'assistant'),
     CONSTRAINT messages_role CHECK (role IN ('system', 'user', 'assistant', 'tool')),
     CONSTRAINT messages_stored_at_or_after_its_position CHECK (position >= 1 AND seq >= position)
 );
@@ -157,6 +165,7 @@ CREATE TABLE agentd.tool_calls (
     executed_at       timestamptz,
     done_at           timestamptz,
     CONSTRAINT tool_calls_number_key UNIQUE (run_id, turn_no, call_no),
+    CONSTRAINT tool_calls_run_fkey FOREIGN KEY (run_id, session_id, tenant_id) REFERENCES agentd.runs (id, session_id, tenant_id),
     CONSTRAINT tool_calls_turn_fkey FOREIGN KEY (run_id, turn_no) REFERENCES agentd.turns (run_id, turn_no),
     CONSTRAINT tool_calls_call_no_from_1 CHECK (call_no >= 1),
     CONSTRAINT tool_calls_status CHECK (status IN ('proposed', 'started', 'executed', 'done')),
