@@ -54,6 +54,7 @@ func (d *draft) add(payloads ...event.Payload) {
 			q.FirstSeq = t.FirstSeq
 			p = q
 		}
+		p = d.marked(p)
 		e, err := event.New(s, p)
 		if err == nil {
 			err = allows(d.state, e, p)
@@ -69,10 +70,39 @@ func (d *draft) add(payloads ...event.Payload) {
 }
 
 // decide adds decisions to the ledger, for the events that were added last.
-func (d *draft) decide(decisions []hooks.Decision) {
+func (d *draft) decide(decisions []hooks.Decision) { d.chain(decisions, d.state.LastSeq) }
+
+// end adds the terminal event of a run behind the decisions that led to it, so
+// that its mark covers them.
+func (d *draft) end(decisions []hooks.Decision, p event.Payload) {
+	d.chain(decisions, d.state.LastSeq+1)
+	d.add(p)
+}
+
+// marked fills in where the ledger stands at the end of a run.
+func (d *draft) marked(p event.Payload) event.Payload {
+	if d.state.Ledger.Seq == 0 {
+		return p
+	}
+	mark := event.LedgerMark{LedgerSeq: d.state.Ledger.Seq, LedgerHead: hex.EncodeToString(d.state.Ledger.Hash[:])}
+	switch q := p.(type) {
+	case event.RunCompleted:
+		q.LedgerMark = mark
+		return q
+	case event.RunFailed:
+		q.LedgerMark = mark
+		return q
+	case event.RunCancelled:
+		q.LedgerMark = mark
+		return q
+	}
+	return p
+}
+
+func (d *draft) chain(decisions []hooks.Decision, eventSeq int64) {
 	for _, dec := range decisions {
 		row := LedgerRow{Row: hooks.Row{
-			Decision: dec, LedgerSeq: d.state.Ledger.Seq + 1, EventSeq: d.state.LastSeq,
+			Decision: dec, LedgerSeq: d.state.Ledger.Seq + 1, EventSeq: eventSeq,
 			Epoch: d.epoch, WorkerID: d.worker, PrevHash: d.state.Ledger.Hash,
 		}}
 		if !dec.Payload.Empty() {

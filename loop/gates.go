@@ -61,11 +61,14 @@ func (r *runner) pass(ctx context.Context, d *draft, st *step, agent Agent) erro
 	case gatesTools:
 		return r.passTools(ctx, d, st, agent)
 	case gatesNone:
-		d.add(st.write...)
-		if d.run().Status.Terminal() {
-			// What was asked for a step that will never be taken.
-			d.decide(void(r.asked))
+		last := len(st.write) - 1
+		if last < 0 || st.act != actEnd || st.release {
+			d.add(st.write...)
+			return nil
 		}
+		d.add(st.write[:last]...)
+		// What was asked for a step that will never be taken.
+		d.end(void(r.asked), st.write[last])
 	}
 	return nil
 }
@@ -91,8 +94,7 @@ func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (
 		return false, err
 	}
 	if v := said.verdict; v.Action == hooks.ActionBlock {
-		*st = r.blocked(d, v.Reason)
-		d.decide(said.decisions)
+		*st = r.blocked(d, v.Reason, said.decisions)
 		return true, nil
 	}
 	if v := said.verdict; len(v.Changed) > 0 {
@@ -125,12 +127,12 @@ func (r *runner) prepared(in, out hooks.BeforeRunStart) event.RunPrepared {
 }
 
 // blocked ends the run because a gate of it or of its model call said no.
-func (r *runner) blocked(d *draft, reason hooks.Reason) step {
+func (r *runner) blocked(d *draft, reason hooks.Reason, decisions []hooks.Decision) step {
 	text, sanitized := event.CleanText(reason.Text)
 	if text == "" {
 		text = "a check refused the run"
 	}
-	d.add(event.RunFailed{Reason: event.FailBlocked, Error: event.Shorten(text, 2000), Sanitized: sanitized})
+	d.end(decisions, event.RunFailed{Reason: event.FailBlocked, Error: event.Shorten(text, 2000), Sanitized: sanitized})
 	return step{act: actEnd}
 }
 
@@ -151,8 +153,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	decisions := append(r.pending, said.decisions...)
 	r.pending = nil
 	if v := said.verdict; v.Action == hooks.ActionBlock {
-		*st = r.blocked(d, v.Reason)
-		d.decide(decisions)
+		*st = r.blocked(d, v.Reason, decisions)
 		return nil
 	}
 	r.context = modelCall{system: system, messages: said.verdict.Value.Messages, tools: d.run().tools(agent)}
@@ -362,10 +363,9 @@ func (r *runner) terminated(ctx context.Context, d *draft, at Call, over ruling[
 			d.add(res)
 		}
 	}
-	end := []event.Payload{event.TurnCompleted{}, event.RunCompleted{Reason: finishTerminated}}
-	r.endTurns(ctx, end)
-	d.add(end...)
-	d.decide(append(void(r.asked[:len(r.asked)-len(over.decisions)]), over.decisions...))
+	r.endTurns(ctx, []event.Payload{event.TurnCompleted{}})
+	d.add(event.TurnCompleted{})
+	d.end(append(void(r.asked[:len(r.asked)-len(over.decisions)]), over.decisions...), event.RunCompleted{Reason: finishTerminated})
 	return step{act: actEnd}
 }
 

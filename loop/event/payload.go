@@ -285,14 +285,25 @@ type RunCancelRequested struct {
 	Sanitized bool   `json:"sanitized,omitempty"`
 }
 
+// LedgerMark is where the session's ledger stood at the end of a run, the
+// decisions that ended it included: the log vouches for the ledger. It is empty
+// if no hook was ever asked in the session.
+type LedgerMark struct {
+	LedgerSeq int64 `json:"ledger_seq,omitempty"`
+	// LedgerHead is the row hash of that row, in hex.
+	LedgerHead string `json:"ledger_head,omitempty"`
+}
+
 // RunCompleted ends a run that answered.
 type RunCompleted struct {
+	LedgerMark
 	// Reason is the finish reason of the last answer.
 	Reason stream.FinishReason `json:"reason"`
 }
 
 // RunFailed ends a run that could not answer.
 type RunFailed struct {
+	LedgerMark
 	Reason FailReason `json:"reason"`
 	// Error is a sentence for people.
 	Error     string `json:"error"`
@@ -318,6 +329,7 @@ const (
 
 // RunCancelled ends a run that was cancelled.
 type RunCancelled struct {
+	LedgerMark
 	Reason string `json:"reason,omitempty"`
 }
 

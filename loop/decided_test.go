@@ -1,0 +1,289 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+)
+
+// gated is the talk with a hook at every gate and a tool that needs a person.
+type gated struct {
+	*talk
+	id string
+
+	mu sync.Mutex
+	// asked has the positions at which a hook was asked, in order.
+	asked []hooks.Position
+	// count is how many appends there were; kill is asked about each of them.
+	count int
+	kill  func(n int) bool
+	// dead is told of the append that kill ended, committed has the decisions
+	// of those before it.
+	dead      func(loop.Append)
+	committed []loop.LedgerRow
+	// die ends the worker of the moment.
+	die context.CancelFunc
+}
+
+func (g *gated) ask(gate hooks.Gate, ref hooks.RunRef, turn int, subject string, attempt int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.asked = append(g.asked, hooks.Position{
+		TenantID: looptest.Tenant, SessionID: g.id, RunID: ref.RunID, Turn: turn, Gate: gate, Subject: subject, Attempt: attempt,
+	})
+}
+
+func (g *gated) hooks() hooks.Hooks {
+	system, args, text := "be brief", `{"n":3}`, "reviewed"
+	return hooks.Hooks{
+		BeforeInput: func(_ context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+			g.ask(hooks.GateBeforeInput, hooks.RunRef{}, 0, in.InputID, 1)
+			return hooks.BeforeInputResult{Action: hooks.ActionContinue, Reason: hooks.Reason{Text: "fine"}}, nil
+		},
+		BeforeRunStart: func(_ context.Context, in hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
+			g.ask(hooks.GateBeforeRunStart, in.RunRef, 0, in.RunID, 1)
+			return hooks.BeforeRunStartResult{Action: hooks.ActionTransform, System: &system}, nil
+		},
+		TransformContext: func(_ context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
+			g.ask(hooks.GateTransformContext, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
+			return hooks.TransformContextResult{Action: hooks.ActionTransform, Messages: reword(in.Messages, "reworded")}, nil
+		},
+		BeforeToolCall: func(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+			g.ask(hooks.GateBeforeToolCall, in.RunRef, in.Turn, in.Call.ID, in.Revision)
+			return hooks.BeforeToolCallResult{Action: hooks.ActionTransform, Arguments: &args}, nil
+		},
+		BeforeExecute: func(_ context.Context, in hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
+			g.ask(hooks.GateBeforeExecute, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
+			return hooks.BeforeExecuteResult{Action: hooks.ActionContinue}, nil
+		},
+		AfterToolCall: func(_ context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
+			g.ask(hooks.GateAfterToolCall, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
+			return hooks.AfterToolCallResult{Action: hooks.ActionTransform, Content: &text}, nil
+		},
+	}
+}
+
+var allGates = []hooks.Gate{
+	hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext, hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall,
+}
+
+func newGated(t *testing.T) *gated {
+	g := &gated{talk: newTalk(t, looptest.NewLog()), kill: func(int) bool { return false }, die: func() {}}
+	permit(g.Bench, loop.Permission{Tools: "once", Mode: loop.PermissionAsk})
+	g.Use(g.hooks())
+	g.id = g.Session(t)
+	return g
+}
+
+// watch counts appends, and fails those that kill names: instead of writing
+// them, or after.
+func (g *gated) watch(written bool) {
+	f := func(a loop.Append) error {
+		if g.count++; g.kill(g.count) {
+			g.dead(a)
+			g.die()
+			return errDead
+		}
+		g.committed = append(g.committed, a.Ledger...)
+		return nil
+	}
+	if written {
+		g.log.LoseAcks(f)
+	} else {
+		g.log.FailAppends(f)
+	}
+}
+
+// play takes the talk to its end, whatever dies on the way: each time somebody
+// else goes on with what is in the log.
+func (g *gated) play(t *testing.T) loop.Job {
+	t.Helper()
+	started, err := say(t, g.Bench, g.id, "hi", "k")
+	if errors.Is(err, errDead) {
+		started, err = say(t, g.Bench, g.id, "hi", "k")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := loop.Job{TenantID: looptest.Tenant, SessionID: g.id, RunID: started.RunID, Ticket: 1}
+	for range 20 {
+		run := g.Run(t, j)
+		switch run.Status {
+		case loop.RunQueued:
+			ctx, die := context.WithCancel(t.Context())
+			g.die = die
+			err := g.Engine.Advance(ctx, next(t, g.Bench, j), loop.Holder{WorkerID: looptest.NewID()})
+			if err != nil && ctx.Err() == nil {
+				t.Fatalf("advance: %v", err)
+			}
+			die()
+		case loop.RunRunning:
+			g.die = func() {}
+			buried(t, g.Bench, j, run.WorkerID)
+		case loop.RunWaiting:
+			_, err := g.Commands.DecideApproval(t.Context(), loop.DecideApproval{
+				TenantID: looptest.Tenant, ApprovalID: openApprovals(t, g.Bench, j)[0], Approve: true, Actor: looptest.Tester,
+			})
+			if err != nil && !errors.Is(err, errDead) {
+				t.Fatalf("decide: %v", err)
+			}
+		default:
+			return j
+		}
+	}
+	t.Fatalf("the run does not end: %+v", g.Run(t, j))
+	return j
+}
+
+// positions counts the positions of a ledger.
+func positions(rec []loop.LedgerRow) map[hooks.Position]int {
+	out := map[hooks.Position]int{}
+	for _, r := range rec {
+		out[r.Position]++
+	}
+	return out
+}
+
+// TestDecidedOnceWhateverDies kills whoever writes in the middle of each append
+// of a run with all gates and an approval, before or after it was written. What
+// was decided is not asked again; what was asked and not decided is asked again
+// at the same position; the ledger has every position once.
+func TestDecidedOnceWhateverDies(t *testing.T) {
+	t.Parallel()
+	for _, written := range []bool{false, true} {
+		t.Run(fmt.Sprintf("written=%v", written), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				whole := newGated(t)
+				whole.watch(written)
+				whole.play(t)
+				checked(t, whole.Bench, whole.id)
+				for _, gate := range allGates {
+					if !slices.ContainsFunc(ledger(whole.Bench, whole.id), func(r loop.LedgerRow) bool { return r.Gate == gate }) {
+						t.Fatalf("the talk does not ask %s: %v", gate, rows(ledger(whole.Bench, whole.id)))
+					}
+				}
+				for n := 1; n <= whole.count; n++ {
+					dies(t, n, written)
+					if t.Failed() {
+						t.Fatalf("dead in append %d of %d", n, whole.count)
+					}
+				}
+			})
+		})
+	}
+}
+
+func dies(t *testing.T, n int, written bool) {
+	t.Helper()
+	g := newGated(t)
+	askedBefore, durable := 0, map[hooks.Position]int{}
+	g.kill = func(nth int) bool { return nth == n }
+	g.dead = func(a loop.Append) {
+		askedBefore = len(g.asked)
+		if written {
+			durable = positions(a.Ledger)
+		}
+		for p := range positions(g.committed) {
+			durable[p] = 1
+		}
+	}
+	g.watch(written)
+	j := g.play(t)
+	events, s := checked(t, g.Bench, g.id)
+	rec := ledger(g.Bench, g.id)
+	if r, _ := s.Run(j.RunID); r.Status != loop.RunCompleted || g.effects.Load() > 1 {
+		t.Errorf("run %+v, %d effects", r, g.effects.Load())
+	}
+	decided := positions(rec)
+	times := map[hooks.Position]int{}
+	for i, p := range g.asked {
+		times[p]++
+		if i >= askedBefore && durable[p] > 0 {
+			t.Errorf("asked again at %+v, which was decided", p)
+		}
+		if decided[p] == 0 && p.Gate != hooks.GateAfterToolCall {
+			t.Errorf("asked at %+v, of which the ledger knows nothing", p)
+		}
+	}
+	for p, k := range decided {
+		if k != 1 || times[p] < 1 || times[p] > 2 || times[p] == 2 && written {
+			t.Errorf("asked %d times and decided %d times at %+v", times[p], k, p)
+		}
+	}
+	for _, r := range rec {
+		if typ := events[r.EventSeq-1].Type; !slices.Contains(effects[r.Gate], typ) {
+			t.Errorf("%s was stored with %s", r.Gate, typ)
+		}
+	}
+}
+
+// effects are the events that decisions of a gate are stored with.
+var effects = map[hooks.Gate][]event.Type{
+	hooks.GateBeforeInput:      {event.TypeRunQueued},
+	hooks.GateBeforeRunStart:   {event.TypeModelRequested},
+	hooks.GateTransformContext: {event.TypeModelRequested},
+	hooks.GateBeforeToolCall:   {event.TypeToolStarted, event.TypeApprovalRequested},
+	hooks.GateBeforeExecute:    {event.TypeToolStarted},
+	hooks.GateAfterToolCall:    {event.TypeToolResult},
+}
+
+// TestDecisionsAreInTheAppendOfTheirEffect looks at every append of the talk.
+func TestDecisionsAreInTheAppendOfTheirEffect(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGated(t)
+		var rec []loop.LedgerRow
+		g.log.LoseAcks(func(a loop.Append) error {
+			for _, r := range a.Ledger {
+				if e := a.Events[r.EventSeq-a.Expected-1]; !slices.Contains(effects[r.Gate], e.Type) {
+					t.Errorf("%s is in the append of %v, for %s", r.Gate, looptest.Types(a.Events), e.Type)
+				}
+				if a.Epoch != r.Epoch {
+					t.Errorf("%s under epoch %d in an append under %d", r.Gate, r.Epoch, a.Epoch)
+				}
+			}
+			rec = append(rec, a.Ledger...)
+			return nil
+		})
+		g.play(t)
+		checked(t, g.Bench, g.id)
+		if !reflect.DeepEqual(rec, ledger(g.Bench, g.id)) || len(rec) != len(g.asked) {
+			t.Errorf("%d rows were appended, %d hooks asked, the ledger is %v", len(rec), len(g.asked), rows(ledger(g.Bench, g.id)))
+		}
+		for i, r := range rec {
+			if r.Position != g.asked[i] || r.HookSetDigest != g.hooks().Set().Digest || r.ChainLength != 1 || r.Payload.Empty() != (r.PayloadSHA256 == nil) {
+				t.Errorf("row %d %+v; want the position %+v", i+1, r.Row, g.asked[i])
+			}
+		}
+		head, err := g.Log.Head(t.Context(), looptest.Tenant, g.id)
+		if last := rec[len(rec)-1]; err != nil || head.Ledger != (loop.LedgerHead{Seq: last.LedgerSeq, Hash: last.Hash}) {
+			t.Errorf("head %+v, %v; want %+v", head.Ledger, err, last.Row)
+		}
+	})
+}
+
+// TestClaimPinsTheHookSet on each lease.
+func TestClaimPinsTheHookSet(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := newGated(t)
+		g.play(t)
+		events, _ := checked(t, g.Bench, g.id)
+		want := g.hooks().Set().Digest
+		if a, b := only[event.RunStarted](t, events), only[event.RunResumed](t, events); a.HookSet != want || b.HookSet != want || want == "" {
+			t.Errorf("started with %q, resumed with %q; want %q", a.HookSet, b.HookSet, want)
+		}
+	})
+}
