@@ -162,30 +162,25 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 // described is what the database says of its tables and views.
 func described(t *testing.T, db *storetest.DB) string {
 	t.Helper()
+	type explained struct{ What, Name, About, Column, Type, Meaning string }
 	rows, _ := db.Pool.Query(t.Context(), `
-		SELECT c.relname, c.relkind = 'v', obj_description(c.oid, 'pg_class'), a.attname, format_type(a.atttypid, a.atttypmod), coalesce(col_description(c.oid, a.attnum), '')
+		SELECT CASE c.relkind WHEN 'v' THEN 'view' ELSE 'table' END, c.relname, obj_description(c.oid, 'pg_class'),
+			a.attname, format_type(a.atttypid, a.atttypmod), coalesce(col_description(c.oid, a.attnum), '')
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 		WHERE c.relnamespace = 'agentd'::regnamespace AND c.relkind IN ('r', 'v') AND c.relname !~ '^(river|goose)_'
-		ORDER BY c.relkind, c.relname, a.attnum`) // rows has the error
-	var (
-		b                                    strings.Builder
-		last, name, about, column, kind, say string
-		view                                 bool
-	)
-	_, err := pgx.ForEachRow(rows, []any{&name, &view, &about, &column, &kind, &say}, func() error {
-		if name != last {
-			what := "table"
-			if view {
-				what = "view"
-			}
-			fmt.Fprintf(&b, "\n### %s %s\n\n%s\n\n| column | type | meaning |\n|---|---|---|\n", what, name, about)
-			last = name
-		}
-		_, err := fmt.Fprintf(&b, "| `%s` | %s | %s |\n", column, kind, strings.ReplaceAll(say, "|", `\|`))
-		return err
-	})
+		ORDER BY c.relkind, c.relname, a.attnum`)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[explained])
 	if err != nil {
 		t.Fatal(err)
+	}
+	var b strings.Builder
+	last := ""
+	for _, e := range list {
+		if e.Name != last {
+			fmt.Fprintf(&b, "\n### %s %s\n\n%s\n\n| column | type | meaning |\n|---|---|---|\n", e.What, e.Name, e.About)
+			last = e.Name
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", e.Column, e.Type, strings.ReplaceAll(e.Meaning, "|", `\|`))
 	}
 	return b.String() + "\n"
 }

@@ -16,9 +16,9 @@ import (
 // at a gate of tools costs each answer that calls some a commit more, so a
 // server has none unless it is told to.
 type gateFlags struct {
-	DenyTools       []string `default:"${denied}" env:"AGENTD_DENY_TOOLS" placeholder:"GLOB,…" help:"Block calls of tools with such a name."`
+	DenyTools       []string `default:"${denied}" env:"AGENTD_DENY_TOOLS" placeholder:"GLOB" help:"Block calls of tools with such a name."`
 	MaxInputBytes   int      `env:"AGENTD_MAX_INPUT_BYTES" placeholder:"N" help:"Refuse longer messages; 0 takes what the API takes."`
-	ToolPermissions []string `default:"memory_delete=ask,memory_clear=ask" env:"AGENTD_TOOL_PERMISSIONS" placeholder:"GLOB=MODE,…" help:"What the agent may do with tools of such a name: allow, ask (a person has to say yes) or deny. The first that fits decides; what fits none is allowed."`
+	ToolPermissions []string `default:"memory_delete=ask,memory_clear=ask" env:"AGENTD_TOOL_PERMISSIONS" placeholder:"GLOB=MODE" help:"What the agent may do with tools of such a name: allow, ask (a person has to say yes) or deny. The first that fits decides; what fits none is allowed."`
 }
 
 // gates is what the flags come to.

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
@@ -31,6 +33,24 @@ func TestGateFlags(t *testing.T) {
 	none, err := gateFlags{DenyTools: []string{""}, ToolPermissions: []string{" "}}.gates()
 	if err != nil || none.hooks.BeforeToolCall != nil || none.hooks.BeforeInput != nil || none.permissions != nil {
 		t.Errorf("of nothing: %+v, %v", none, err)
+	}
+}
+
+func TestOnlyDevHasAHookByItself(t *testing.T) {
+	t.Parallel()
+	var c cli
+	parser, err := kong.New(&c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := parser.Parse([]string{"dev"}); err != nil || !slices.Equal(c.Dev.DenyTools, []string{"memory_clear"}) {
+		t.Errorf("dev denies %q, %v", c.Dev.DenyTools, err)
+	}
+	if _, err := parser.Parse([]string{"serve"}); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := c.Serve.gates(); err != nil || g.hooks.BeforeToolCall != nil || g.hooks.BeforeInput != nil || len(g.permissions) != 2 {
+		t.Errorf("serve has %+v, %v", g, err)
 	}
 }
 
