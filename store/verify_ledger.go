@@ -55,6 +55,8 @@ type chain struct {
 	// head is the last row as it is stored, and eventSeq the event it names.
 	head     loop.LedgerHead
 	eventSeq int64
+	// hashes are the row hashes by ledger seq.
+	hashes map[int64]string
 	// owners are the tenants that rows name, and events the events that rows
 	// name and that did not come yet; both with the keys of the rows.
 	owners map[string][]string
@@ -86,7 +88,7 @@ type start struct {
 func newChain(sessionID string, report *Report, sets hookSets) *chain {
 	return &chain{
 		sessionID: sessionID, report: report, sets: sets,
-		owners: map[string][]string{}, events: map[int64][]string{}, answers: map[asked][]given{},
+		owners: map[string][]string{}, hashes: map[int64]string{}, events: map[int64][]string{}, answers: map[asked][]given{},
 	}
 }
 
@@ -125,6 +127,7 @@ func (c *chain) add(d storedDecision) {
 		differs("event_seq", strconv.FormatInt(d.EventSeq, 10), "at least "+strconv.FormatInt(c.eventSeq, 10))
 	}
 	c.head, c.eventSeq = loop.LedgerHead{Seq: d.LedgerSeq, Hash: d.Hash}, d.EventSeq
+	c.hashes[d.LedgerSeq] = hex.EncodeToString(d.Hash[:])
 	c.owners[d.TenantID] = append(c.owners[d.TenantID], key)
 	c.events[d.EventSeq] = append(c.events[d.EventSeq], key)
 	c.addPayload(d)
@@ -162,6 +165,12 @@ func (c *chain) note(s loop.State, e event.Event, p event.Payload) {
 	var callID string
 	var attempt int
 	switch p := p.(type) {
+	case event.RunCompleted:
+		c.compare(p.LedgerMark, e.Seq)
+	case event.RunFailed:
+		c.compare(p.LedgerMark, e.Seq)
+	case event.RunCancelled:
+		c.compare(p.LedgerMark, e.Seq)
 	case event.ApprovalRequested:
 		callID = p.CallID
 	case event.ToolStarted:
@@ -183,6 +192,16 @@ func (c *chain) note(s loop.State, e event.Event, p event.Payload) {
 	}
 	if gates[hooks.GateBeforeExecute] && attempt > 0 {
 		c.started = append(c.started, start{asked{hooks.GateBeforeExecute, callID, attempt}, e.Seq})
+	}
+}
+
+// compare holds the ledger against what the log says of it at the end of a run.
+func (c *chain) compare(mark event.LedgerMark, seq int64) {
+	if got := c.hashes[mark.LedgerSeq]; got != mark.LedgerHead {
+		c.report.add(Difference{
+			Table: "hook_decisions", Row: c.key(mark.LedgerSeq), Column: "row_hash",
+			Got: got, Want: mark.LedgerHead + ", as event " + c.key(seq) + " says",
+		})
 	}
 }
 

@@ -19,6 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "create the golden files that are missing; existing ones are never rewritten")
 
+var mark = event.LedgerMark{LedgerSeq: 4, LedgerHead: "00ff"}
+
 // samples has a payload per type with every field set. A type that got fields
 // after it was released has another sample behind its first one, which stays as
 // it is.
@@ -51,8 +53,11 @@ var samples = []event.Payload{
 	event.ToolResult{CallID: "c-1", MessageID: "m-4", Name: "look", Content: "seen", IsError: true, Reason: hooks.ReasonToolError, Sanitized: true},
 	event.TurnCompleted{},
 	event.RunCancelRequested{Reason: "changed my mind", Sanitized: true},
+	event.RunCompleted{Reason: stream.FinishStop},
+	event.RunFailed{Reason: event.FailModel, Error: "the provider said no", Sanitized: true},
+	event.RunCancelled{Reason: "changed my mind"},
 	event.RunCompleted{LedgerMark: mark, Reason: stream.FinishStop},
-	event.RunFailed{LedgerMark: mark, Reason: event.FailModel, Error: "the provider said no", Sanitized: true},
+	event.RunFailed{LedgerMark: mark, Reason: event.FailBlocked, Error: "not on Sundays", Sanitized: true},
 	event.RunCancelled{LedgerMark: mark, Reason: "changed my mind"},
 	event.RunStarted{WorkerID: "w-1", Epoch: 1, Ticket: 1, HookSet: "00ff"},
 	event.RunResumed{WorkerID: "w-2", Epoch: 3, Ticket: 2, Cause: event.ResumeApproval, HookSet: "00ff"},
