@@ -50,12 +50,7 @@ func tellAll(t *testing.T, db *storetest.DB) {
 		looptest.Answers(calls, looptest.Answer(looptest.Text("Done."), looptest.Finish(stream.FinishStop))),
 		looptest.Says("look", "a tree"), looptest.Says("wipe", "oh no"), looptest.Says("send", "sent")))
 	s.askingFor("send")
-	set := h.Set()
-	if err := s.store.PutHookSet(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	asker := &hooks.Asker{HookSet: set.Digest}
-	s.Commands.Hooks, s.Commands.Asker, s.Engine.Hooks, s.Engine.Asker = h, asker, h, asker
+	s.checked(t, h)
 
 	for _, answered := range []bool{true, false} {
 		j := s.Start(t, s.Session(t), "send my regards")
