@@ -95,6 +95,7 @@ func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{
 // start starts a run, once: a server that was killed after it had stored the
 // message is sent the same key again.
 func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv1.StartRunResponse, error) {
+	text, _ = event.CleanText(text) // bytes of another encoding cannot be sent
 	request := &agentdv1.StartRunRequest{
 		SessionId: c.sessionID, Agent: c.agent, Text: text, IdempotencyKey: uuid.NewString(),
 	}

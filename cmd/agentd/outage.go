@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -72,12 +75,28 @@ func passes(err error) bool {
 	switch failed.Code() {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
 		return false
-	case connect.CodeUnavailable, connect.CodeInternal, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
 		return true
+	case connect.CodeInternal, connect.CodeUnknown:
+		return connect.IsWireError(err) || lost(failed)
 	default:
 		// What no server has said is a broken connection.
 		return !connect.IsWireError(err)
 	}
+}
+
+// lost reports whether a broken connection is behind an error that no server has
+// sent. What the client itself has to say is that a message cannot be encoded,
+// or that what answers is no agentd: nothing is behind that.
+func lost(failed *connect.Error) bool {
+	cause := failed.Unwrap()
+	switch {
+	case cause == nil || errors.Is(cause, proto.Error):
+		return false
+	case errors.Is(cause, io.EOF), strings.HasPrefix(cause.Error(), "stream error: "): // of HTTP/2, which has no type for it
+		return true
+	}
+	return errors.Unwrap(cause) != nil
 }
 
 // serverError is what a server answered, as people read it.
