@@ -18,7 +18,7 @@ import (
 type clientFlags struct {
 	URL string `default:"http://127.0.0.1:8080" env:"AGENTD_URL" help:"The server to talk to."`
 	keyFlags
-	Patience time.Duration `default:"60s" env:"AGENTD_PATIENCE" help:"How long to wait for a server that is away."`
+	Patience time.Duration `default:"${patience}" env:"AGENTD_PATIENCE" help:"How long to wait for a server that is away."`
 }
 
 // silence is three of the server's heartbeats.

@@ -64,6 +64,12 @@ func (o *outage) over() {
 	*o = outage{client: o.client}
 }
 
+// tellOutages writes a line when the server goes away, and one when it is back.
+func (c *client) tellOutages(w io.Writer) {
+	c.away = func() { fmt.Fprintf(w, "the server is away, waiting up to %s…\n", c.patience) }
+	c.back = func() { fmt.Fprintln(w, "the server is back") }
+}
+
 // passes reports whether a call that ended with err may succeed later: the
 // server is away, stopping or without its database. Everything else it would
 // say again.
