@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -37,6 +38,8 @@ type client struct {
 	// away is told when the server has stopped to answer, back when it answers
 	// again. They are called by the goroutine that makes the call.
 	away, back func()
+	// log gets what only people who look for a fault want to know: no payloads.
+	log *slog.Logger
 }
 
 func (f clientFlags) client() (*client, error) {
@@ -58,6 +61,7 @@ func (f clientFlags) client() (*client, error) {
 		runs:     agentdv1connect.NewRunServiceClient(httpClient, f.URL),
 		url:      f.URL, patience: f.Patience, silence: silence,
 		away: func() {}, back: func() {},
+		log: slog.New(slog.DiscardHandler),
 	}, nil
 }
 

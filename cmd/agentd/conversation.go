@@ -170,6 +170,7 @@ func (c *conversation) follow(ctx context.Context, runID string, after uint64, s
 			if err != nil {
 				return false, err
 			}
+			c.log.DebugContext(ctx, "event", "seq", e.GetSeq(), "type", e.GetType())
 			show(payload)
 			switch payload.(type) {
 			case event.RunCompleted, event.RunFailed, event.RunCancelled:
