@@ -47,5 +47,5 @@ func runCommand(ctx context.Context, args []string, io *std) error {
 	case err != nil:
 		return &exitError{code: exitUsage, err: fmt.Errorf("%w (agentd --help lists what there is)", err)}
 	}
-	return parsed.Run()
+	return aboutDatabase(parsed.Run())
 }
