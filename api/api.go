@@ -121,6 +121,9 @@ func New(c Config) http.Handler {
 	inner.Handle("GET /v1/sessions/{id}/events", &sse.Handler{
 		Open: s.openSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
 	})
+	inner.Handle("GET /v1/runs/{id}/events", &sse.Handler{
+		Open: s.openRunSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
+	})
 	inner.HandleFunc("/", s.noRoute)
 
 	outer := http.NewServeMux()
