@@ -45,6 +45,8 @@ type StartRun struct {
 	// none.
 	IdempotencyKey string
 	Actor          event.Actor
+	// Sanitized says that Text was already made valid where it came in.
+	Sanitized bool
 }
 
 // StartedRun is the answer to [StartRun].
@@ -66,6 +68,8 @@ type CancelRun struct {
 	RunID     string
 	Reason    string
 	Actor     event.Actor
+	// Sanitized says that Reason was already made valid where it came in.
+	Sanitized bool
 }
 
 // SessionRef is the answer to [CreateSession].
@@ -162,7 +166,7 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 		d := c.draft(h, cmd.Actor, out.RunID)
 		d.add(
 			event.MessageCreated{
-				MessageID: out.MessageID, Role: hooks.RoleUser, Sanitized: sanitized,
+				MessageID: out.MessageID, Role: hooks.RoleUser, Sanitized: sanitized || cmd.Sanitized,
 				Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
 			},
 			event.RunCreated{
@@ -192,7 +196,7 @@ func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 			return false
 		}
 		if !r.CancelRequested {
-			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
+			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized || cmd.Sanitized})
 		}
 		if r.Status == RunQueued {
 			d.add(closing(c.NewID, r, stopCancelled)...)
