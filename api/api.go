@@ -112,6 +112,7 @@ func New(c Config) http.Handler {
 		connect.WithInterceptors(errorInterceptor{s}),
 		connect.WithRecover(s.recovered),
 		connect.WithReadMaxBytes(maxBody),
+		codecs(),
 	)
 	inner := http.NewServeMux()
 	sessionPath, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{server: s}, options)
@@ -128,13 +129,13 @@ func New(c Config) http.Handler {
 
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	outer.Handle("/", s.guard(inner))
+	outer.Handle("/", s.guard(s.edge(inner)))
 	return outer
 }
 
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, rpcPrefix) {
-		http.NotFound(w, r) // what an RPC client takes for "unimplemented"
+		s.fail(w, r, errNoProcedure)
 		return
 	}
 	s.fail(w, r, errNoRoute)
