@@ -14,10 +14,12 @@ import (
 )
 
 type runsCmd struct {
-	clientFlags `set:"patience=5s"` // somebody waits for a list
-	Session     string              `placeholder:"ID" help:"Only runs of this session: its id, or a name of yours."`
-	Limit       int                 `default:"20" help:"List at most so many."`
-	ID          string              `arg:"" optional:"" name:"run" help:"Show this run alone."`
+	// Somebody waits for a list.
+	clientFlags `set:"patience=5s"`
+
+	Session string `placeholder:"ID" help:"Only runs of this session: its id, or a name of yours."`
+	Limit   int    `default:"20" help:"List at most so many."`
+	ID      string `arg:"" optional:"" name:"run" help:"Show this run alone."`
 }
 
 // Run prints runs, the newest first.
