@@ -48,8 +48,11 @@ func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 }
 
 func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) {
-	// Before the database, whose first start takes seconds: a busy port should
-	// not take that long to be said.
+	// Before the database, whose first start takes seconds: a busy port or a
+	// wrong script should not take that long to be said.
+	if err = n.models.check(); err != nil {
+		return err
+	}
 	if n.listener, err = listen(ctx, cmd.Listen, n.key != ""); err != nil {
 		return err
 	}
