@@ -33,7 +33,8 @@ type Hooks struct {
 	// before its first turn.
 	OnRunStart func(context.Context, RunStart)
 	// OnTurnStart is called before a model call, for new turns and for turns
-	// that are taken up again.
+	// that are taken up again, and when a worker goes on with the tool calls of
+	// a turn, after people have answered or another worker has let go.
 	OnTurnStart func(context.Context, TurnStart)
 	// OnToolExecutionStart is called before a tool runs, once per attempt.
 	OnToolExecutionStart func(context.Context, ToolExecutionStart)
@@ -63,7 +64,8 @@ type TurnStart struct {
 	Turn int
 	// Attempt counts the model calls of this turn from 1.
 	Attempt int
-	// Resumed is true if an earlier attempt of this turn was cut off.
+	// Resumed is true if an earlier attempt of this turn was cut off, or if its
+	// tool calls are gone on with.
 	Resumed bool
 }
 

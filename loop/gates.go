@@ -150,7 +150,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	if err != nil {
 		return err
 	}
-	decisions := append(r.pending, said.decisions...)
+	decisions := slices.Concat(r.pending, said.decisions)
 	r.pending = nil
 	if v := said.verdict; v.Action == hooks.ActionBlock {
 		*st = r.blocked(d, v.Reason, decisions)
@@ -311,7 +311,7 @@ func (r *runner) clear(ctx context.Context, d *draft, t Turn, c Call, tool Tool,
 	d.decide(append(earlier, said.decisions...))
 	if said.verdict.Action != hooks.ActionBlock {
 		c.Attempt++
-		c.ToolCall.Arguments = arguments
+		c.Arguments = arguments
 		r.cleared = append(r.cleared, clearance{call: c, tool: tool})
 	}
 	return nil

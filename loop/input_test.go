@@ -211,6 +211,31 @@ func TestInputRefusedWithAKey(t *testing.T) {
 			t.Errorf("%d rejections, asked %d times; want 2 and 4", n, asked.Load())
 		}
 	})
+	t.Run("ConcurrentlyRejectedIsOneDecision", func(t *testing.T) {
+		t.Parallel()
+		const clients = 8
+		var all, ended sync.WaitGroup
+		all.Add(clients)
+		b := looptest.NewBench(looptest.NewLog(), says("ok"))
+		id := b.Session(t)
+		first := b.Start(t, id, "hi")
+		b.Use(hooks.Hooks{BeforeInput: func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+			all.Done()
+			all.Wait()
+			return hooks.BeforeInputResult{Action: hooks.ActionContinue}, nil
+		}})
+		for range clients {
+			ended.Go(func() {
+				var busy *loop.BusyError
+				if _, err := say(t, b, id, "and?", "k"); !errors.As(err, &busy) || busy.ActiveRunID != first.RunID {
+					t.Errorf("%v; want a BusyError for %s", err, first.RunID)
+				}
+			})
+		}
+		ended.Wait()
+		events, _ := checked(t, b, id)
+		only[event.InputRejected](t, events)
+	})
 	t.Run("ConcurrentlyIsOneDecision", func(t *testing.T) {
 		t.Parallel()
 		for _, action := range []hooks.Action{hooks.ActionBlock, hooks.ActionHandled, hooks.ActionContinue} {

@@ -1,0 +1,59 @@
+package loop
+
+import (
+	"context"
+	"runtime/debug"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+func (r *runner) startTurn(ctx context.Context, resumed bool) {
+	if h := r.engine.Hooks.OnTurnStart; h != nil {
+		t, _ := r.run().Turn()
+		r.notify("OnTurnStart", func() {
+			h(ctx, hooks.TurnStart{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Resumed: resumed})
+		})
+	}
+}
+
+// endTurns tells of the turn that is about to be completed, if one is.
+func (r *runner) endTurns(ctx context.Context, write []event.Payload) {
+	t, _ := r.run().Turn()
+	if r.engine.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
+		return
+	}
+	for _, p := range write {
+		if _, ok := p.(event.TurnCompleted); ok {
+			r.turnEnded = t.No
+			r.notify("OnTurnEnd", func() {
+				r.engine.Hooks.OnTurnEnd(ctx, hooks.TurnEnd{RunRef: r.ref(), Turn: t.No, ToolCalls: len(t.Calls)})
+			})
+		}
+	}
+}
+
+func (r *runner) ended(ctx context.Context) {
+	run := r.run()
+	r.log.Info("run leaves the worker", "epoch", r.epoch, "seq", r.state.LastSeq, "status", run.Status, "reason", run.Reason)
+	if r.engine.Hooks.OnRunEnd != nil && run.Status.Terminal() {
+		r.notify("OnRunEnd", func() {
+			r.engine.Hooks.OnRunEnd(ctx, hooks.RunEnd{RunRef: r.ref(), Status: string(run.Status), Reason: run.Reason})
+		})
+	}
+}
+
+func (r *runner) ref() hooks.RunRef {
+	return hooks.RunRef{TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID, Agent: r.run().Agent}
+}
+
+// notify calls a notification hook; what it panics with does not reach the
+// run.
+func (r *runner) notify(name string, call func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			r.log.Error("hook panicked", "hook", name, "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	call()
+}
