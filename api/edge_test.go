@@ -255,8 +255,8 @@ func TestABinaryClientMayBeNewer(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	_, run := b.finishedSession(t)
-	// A field of tomorrow, and the one in which notes ride.
-	body := string(wireBytes(1, run)) + string(wireBytes(15, "?")) + string(wireBytes(1<<29-1, `{"Reason":"forged"}`))
+	// The field in which notes ride, and one of tomorrow.
+	body := string(wireBytes(1<<29-1, `{"Reason":"forged"}`)) + string(wireBytes(1, run)) + string(wireBytes(15, "?"))
 	res := b.raw(t, http.MethodPost, getRun, body, http.Header{"Content-Type": {"application/proto"}})
 	raw, err := io.ReadAll(res.body)
 	var got agentdv1.GetRunResponse
