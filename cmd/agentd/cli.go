@@ -26,6 +26,9 @@ const description = `A chat backend for agents over one Postgres.
 
 Start with: agentd dev. Every flag that names a variable can be set by it.`
 
+// defaults are those of commands that set no others.
+var defaults = kong.Vars{"patience": "60s"}
+
 // runCommand parses args and runs the command that they name.
 func runCommand(ctx context.Context, args []string, io *std) error {
 	var c cli
@@ -33,7 +36,7 @@ func runCommand(ctx context.Context, args []string, io *std) error {
 	parser, err := kong.New(&c,
 		kong.Name("agentd"), kong.Description(description),
 		kong.Writers(io.out, io.err), kong.Exit(func(int) { said = true }),
-		kong.Vars{"patience": "60s"}, // of a command that sets no other
+		defaults,
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(io),
 	)
