@@ -50,6 +50,17 @@ func TestADatabaseThatCannotBeUsedIsOneSentence(t *testing.T) {
 	}
 	user := u.User.Username()
 	foreign := hangingUp(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	execute(t, db, `CREATE ROLE crowd LOGIN PASSWORD '`+secret+`' CONNECTION LIMIT 0`)
+	t.Cleanup(func() {
+		if _, err := db.Pool.Exec(context.Background(), `DROP ROLE crowd`); err != nil {
+			t.Error(err)
+		}
+	})
 	const checked = "AGENTD_DATABASE_URL"
 	databases := map[string]struct {
 		url  string
@@ -60,6 +71,8 @@ func TestADatabaseThatCannotBeUsedIsOneSentence(t *testing.T) {
 		"NoSocket":       {"postgres:///agentd?host=/nowhere&port=5433&password=" + secret, []string{"/nowhere/.s.PGSQL.5433 (no such file"}},
 		"NoPostgres":     {"postgres://u:" + secret + "@" + foreign + "/agentd", []string{foreign + " ("}},
 		"WrongPassword":  {"postgres://" + user + ":" + secret + "@" + u.Host + "/" + db.Name, []string{u.Host, "password authentication failed", "check user, password"}},
+		"Full":           {"postgres://crowd:" + secret + "@" + u.Host + "/" + db.Name, []string{u.Host + " takes no connection now (too many connections", "try again"}},
+		"Silent":         {"postgres://u:" + secret + "@" + silent.Addr().String() + "/agentd?connect_timeout=1", []string{silent.Addr().String() + " (no answer in time)"}},
 		"NoDatabase":     {strings.Replace(db.URL, db.Name, "nowhere", 1), []string{u.Host, `"nowhere" does not exist`}},
 		"NoTLS":          {db.URL + "?sslmode=require", []string{u.Host, "TLS"}},
 		"Garbage":        {"postgres//u:" + secret + "@h/d", []string{"not the address of a Postgres", "postgres://user:password@host:5432/agentd"}},
@@ -95,13 +108,14 @@ func TestADatabaseThatCannotBeUsedIsOneSentence(t *testing.T) {
 func TestWhatIsSaidOfADatabase(t *testing.T) {
 	t.Parallel()
 	other := errors.New("something else")
-	if got := aboutDatabase(other); got != other || aboutDatabase(nil) != nil {
+	var told *databaseError
+	if got := aboutDatabase(other); !errors.Is(got, other) || errors.As(got, &told) || aboutDatabase(nil) != nil {
 		t.Errorf("another error became %v", got)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := pgconn.Connect(cancelled, "postgres://127.0.0.1:1/x")
-	if got := aboutDatabase(err); err == nil || got != err {
+	if got := aboutDatabase(err); err == nil || errors.As(got, &told) {
 		t.Errorf("a signal became %v", got)
 	}
 	for code, want := range map[string]bool{"57P03": true, "53300": true, "28P01": false, "3D000": false} {

@@ -20,7 +20,7 @@ func readmeTour(t *testing.T, part string) string {
 		t.Fatal(err)
 	}
 	m := regexp.MustCompile("(?s)<!-- " + part + ":begin -->\n```[a-z]+\n(.*\n)```\n<!-- " + part + ":end -->").FindSubmatch(text)
-	if m == nil || strings.TrimSpace(string(m[1])) == "" {
+	if len(m) == 0 || strings.TrimSpace(string(m[1])) == "" {
 		t.Fatalf("there is no %s in the README", part)
 	}
 	return string(m[1])
