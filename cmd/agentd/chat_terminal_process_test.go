@@ -182,9 +182,10 @@ func TestChatInATerminal(t *testing.T) {
 		p := approach(t, "http://127.0.0.1:1", 60, 20)
 		p.awaitText(t, "the server is away")
 		p.types(t, "\x03")
-		p.awaitText(t, "agentd: interrupted")
-		if code := p.wait(t); code != 1 {
-			t.Errorf("exit code %d", code)
+		// Its last words may be lost: the kernel drops a terminal's output behind
+		// the signal that it sends for Ctrl-C.
+		if code := p.wait(t); code != 1 || strings.Contains(p.String(), "has not answered") {
+			t.Errorf("exit code %d, screen %q; want it to end at once", code, p.String())
 		}
 	})
 
