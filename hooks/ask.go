@@ -112,7 +112,7 @@ func (s *asking[In, Out]) ask(ctx context.Context, index int, h hook[In, Out]) e
 	}
 	d := s.decision(index, h.Registration)
 	start := s.asker.now()
-	out, queue, err := call(ctx, s.asker, h, s.verdict.Value.clone())
+	out, queue, err := call(context.WithValue(ctx, decisionKey{}, d.ID), s.asker, h, s.verdict.Value.clone())
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}

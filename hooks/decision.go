@@ -1,6 +1,7 @@
 package hooks
 
 import (
+	"context"
 	"crypto/sha1"
 	"encoding/binary"
 	"encoding/hex"
@@ -80,6 +81,17 @@ type Decision struct {
 	TraceID string
 
 	Payload Payload
+}
+
+type decisionKey struct{}
+
+// DecisionID is the id of the decision that the hook called with ctx is about
+// to make. It is the same when the hook is asked again because its answer was
+// not stored, so a hook that has effects of its own can tell a repeat. It is ""
+// in a context that no gate has given.
+func DecisionID(ctx context.Context) string {
+	id, _ := ctx.Value(decisionKey{}).(string)
+	return id
 }
 
 // decisionSpace is the namespace of decision ids. It is never changed.

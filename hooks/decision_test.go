@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,4 +107,31 @@ func TestTimesAreMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "times", []time.Duration{ds[0].Queue, ds[0].Latency}, []time.Duration{0, 40 * time.Millisecond})
+}
+
+func TestHookIsToldTheIDOfItsDecision(t *testing.T) {
+	t.Parallel()
+	if id := hooks.DecisionID(t.Context()); id != "" {
+		t.Errorf("outside a gate the id is %q", id)
+	}
+	var told []string
+	tell := func(ctx context.Context, _ hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
+		told = append(told, hooks.DecisionID(ctx))
+		return hooks.BeforeExecuteResult{Action: hooks.ActionContinue}, nil
+	}
+	f := hooks.Compose(hooks.Named("a", "1", tell), hooks.Named("b", "1", tell, hooks.InPhase(hooks.PhaseValidate)), tell)
+	position := hooks.Position{TenantID: "t", SessionID: "s", RunID: "r", Turn: 1, Subject: "c", Attempt: 1}
+	var stored []string
+	for range 2 { // as after an answer that was lost
+		_, decisions, err := hooks.Ask(t.Context(), &hooks.Asker{}, f, position, hooks.BeforeExecute{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range decisions {
+			stored = append(stored, d.ID)
+		}
+	}
+	if len(told) != 6 || !slices.Equal(told, stored) || !slices.Equal(told[:3], told[3:]) {
+		t.Errorf("told %q, stored %q; want the same ids, and the same again", told, stored)
+	}
 }

@@ -112,20 +112,20 @@ COMMENT ON COLUMN agentd.hook_decisions.prev_hash IS 'The row_hash of the row be
 COMMENT ON COLUMN agentd.hook_decisions.row_hash IS 'SHA-256 over all other columns.';
 
 -- +goose StatementBegin
-CREATE FUNCTION agentd.hook_decisions_refuse_change() RETURNS trigger
+CREATE FUNCTION agentd.ledger_refuse_change() RETURNS trigger
     LANGUAGE plpgsql
     AS $$
 BEGIN
-    RAISE EXCEPTION 'agentd.hook_decisions is append-only: % refused', TG_OP
+    RAISE EXCEPTION 'agentd.% is append-only: % refused', TG_TABLE_NAME, TG_OP
         USING ERRCODE = 'restrict_violation';
 END
 $$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION agentd.hook_decisions_refuse_change() IS 'Lets nothing leave the ledger.';
+COMMENT ON FUNCTION agentd.ledger_refuse_change() IS 'Lets nothing leave the ledger.';
 CREATE TRIGGER hook_decisions_append_only BEFORE UPDATE OR DELETE ON agentd.hook_decisions
-    FOR EACH ROW EXECUTE FUNCTION agentd.hook_decisions_refuse_change();
+    FOR EACH ROW EXECUTE FUNCTION agentd.ledger_refuse_change();
 CREATE TRIGGER hook_decisions_no_truncate BEFORE TRUNCATE ON agentd.hook_decisions
-    FOR EACH STATEMENT EXECUTE FUNCTION agentd.hook_decisions_refuse_change();
+    FOR EACH STATEMENT EXECUTE FUNCTION agentd.ledger_refuse_change();
 
 CREATE TABLE agentd.hook_payloads (
     decision_id uuid  NOT NULL PRIMARY KEY REFERENCES agentd.hook_decisions (decision_id),
@@ -153,6 +153,10 @@ CREATE TABLE agentd.hook_sets (
     CONSTRAINT hook_sets_digest_is_sha256 CHECK (digest ~ '^[0-9a-f]{64}$'),
     CONSTRAINT hook_sets_hooks_is_a_list CHECK (json_typeof(hooks) = 'array')
 );
+CREATE TRIGGER hook_sets_append_only BEFORE UPDATE OR DELETE ON agentd.hook_sets
+    FOR EACH ROW EXECUTE FUNCTION agentd.ledger_refuse_change();
+CREATE TRIGGER hook_sets_no_truncate BEFORE TRUNCATE ON agentd.hook_sets
+    FOR EACH STATEMENT EXECUTE FUNCTION agentd.ledger_refuse_change();
 COMMENT ON TABLE agentd.hook_sets IS 'Every combination of hooks that a process ever worked with.';
 COMMENT ON COLUMN agentd.hook_sets.digest IS 'SHA-256 (hex) of hooks.';
 COMMENT ON COLUMN agentd.hook_sets.hooks IS 'The hooks in the order of gates and of asking: gate, id, version, kind, phase, digest, config, limits.';

@@ -256,9 +256,13 @@ func TestLedgerRefusesChanges(t *testing.T) {
 	s := startStore(t, db, store.Options{})
 	id := newSession(t, s)
 	mustAppend(t, s, with(say(t, id, 1), loop.LedgerHead{}, full("", 0, hooks.GateBeforeInput, "i"), full("", 0, hooks.GateBeforeInput, "i")))
+	if err := s.PutHookSet(limit(t), hooks.Hooks{BeforeToolCall: hooks.DenyTools("rm")}.Set()); err != nil {
+		t.Fatal(err)
+	}
 	for _, sql := range []string{
 		`UPDATE agentd.hook_decisions SET action = 'block'`, `DELETE FROM agentd.hook_decisions`,
 		`TRUNCATE agentd.hook_decisions CASCADE`,
+		`UPDATE agentd.hook_sets SET hooks = '[]'`, `DELETE FROM agentd.hook_sets`, `TRUNCATE agentd.hook_sets`,
 	} {
 		if _, err := db.Pool.Exec(limit(t), sql); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v; want a refusal", sql, err)

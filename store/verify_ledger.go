@@ -185,6 +185,9 @@ func (c *chain) note(s loop.State, e event.Event, p event.Payload) {
 	gates, known := c.sets[run.HookSet]
 	if !known {
 		c.report.Unjudged++
+		c.report.add(Difference{
+			Table: "hook_sets", Row: run.HookSet, Got: "no row", Want: "the hooks that run " + e.RunID + " was claimed under",
+		})
 		return
 	}
 	if gates[hooks.GateBeforeToolCall] && isProposed(run, callID) {

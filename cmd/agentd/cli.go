@@ -18,7 +18,7 @@ type cli struct {
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
 	Ledger    ledgerCmd    `cmd:"" help:"Read what hooks decided."`
 	Psql      psqlCmd      `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
-	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables."`
+	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables; check the chain of the ledger."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 

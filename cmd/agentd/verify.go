@@ -40,9 +40,10 @@ func (cmd verifyCmd) Run(ctx context.Context, streams *std) error {
 			fmt.Fprintf(streams.out, "and %d more\n", report.Omitted)
 		}
 		differences := int64(len(report.Differences)) + report.Omitted
-		fmt.Fprintf(streams.out, "%s, %s, %s, %s: %s\n",
+		fmt.Fprintf(streams.out, "%s, %s, %s, %s, %s, %s: %s\n",
 			count(report.Sessions, "session"), count(report.Runs, "run"), count(report.ToolCalls, "tool call"),
-			count(report.Events, "event"), count(differences, "difference"))
+			count(report.Events, "event"), count(report.Approvals, "approval"), count(report.Decisions, "decision"),
+			count(differences, "difference"))
 		if differences > 0 {
 			return &exitError{code: exitFailure}
 		}
