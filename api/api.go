@@ -121,6 +121,7 @@ func New(c Config) http.Handler {
 		connect.WithInterceptors(errorInterceptor{s}),
 		connect.WithRecover(s.recovered),
 		connect.WithReadMaxBytes(maxBody),
+		codecs(),
 	)
 	inner := http.NewServeMux()
 	sessionPath, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{server: s}, options)
@@ -132,17 +133,20 @@ func New(c Config) http.Handler {
 	inner.Handle("GET /v1/sessions/{id}/events", &sse.Handler{
 		Open: s.openSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
 	})
+	inner.Handle("GET /v1/runs/{id}/events", &sse.Handler{
+		Open: s.openRunSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
+	})
 	inner.HandleFunc("/", s.noRoute)
 
 	outer := http.NewServeMux()
 	outer.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	outer.Handle("/", s.guard(inner))
+	outer.Handle("/", s.guard(s.edge(inner)))
 	return outer
 }
 
 func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, rpcPrefix) {
-		http.NotFound(w, r) // what an RPC client takes for "unimplemented"
+		s.fail(w, r, errNoProcedure)
 		return
 	}
 	s.fail(w, r, errNoRoute)

@@ -89,7 +89,7 @@ func (s *approvalService) DecideApproval(ctx context.Context, req *connect.Reque
 	}
 	_, err = s.Commands.DecideApproval(ctx, loop.DecideApproval{
 		TenantID: p.tenantID, ApprovalID: id, Approve: approve, Reason: m.GetReason(), Actor: p.actor,
-		ArgumentsSHA256: strings.ToLower(m.GetArgumentsSha256()),
+		ArgumentsSHA256: strings.ToLower(m.GetArgumentsSha256()), Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {
 		return nil, err

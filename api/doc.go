@@ -31,5 +31,7 @@
 // agentd.v1.ErrorReason. Routes that are not RPCs answer with the matching
 // status and {"code":"…","reason":"…","message":"…"}. An error that is not
 // foreseen is "internal" with a fixed sentence and an id; the log has the cause
-// under that id.
+// under that id. What connect refuses by itself, before a service is asked, is
+// no exception; only a gRPC message of more than 1 MiB and an unknown method of
+// a gRPC service have no reason.
 package api

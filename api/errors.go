@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,7 @@ const reasonHeader = "Agentd-Reason"
 // Errors that arise in this package.
 var (
 	errNoRoute         = errors.New("there is no such route")
+	errNoProcedure     = errors.New("there is no such call")
 	errUnauthenticated = errors.New("an API key is required: send it as Authorization: Bearer <key>")
 	errCrossOrigin     = errors.New("this server has no API key and serves no pages of another origin")
 	errHost            = errors.New("this server has no API key and answers only to loopback names, such as localhost")
@@ -35,6 +37,8 @@ type failure struct {
 	code    connect.Code
 	message string
 	detail  *agentdv1.ErrorReason
+	// status is for what HTTP can say better than a code; 0 means the code's.
+	status int
 }
 
 func newFailure(code connect.Code, reason, message string) failure {
@@ -68,6 +72,7 @@ var foreseen = []struct {
 	{errCrossOrigin, connect.CodePermissionDenied, "cross_origin", ""},
 	{errHost, connect.CodePermissionDenied, "host_not_allowed", ""},
 	{errNoRoute, connect.CodeNotFound, "no_route", ""},
+	{errNoProcedure, connect.CodeUnimplemented, "no_route", ""},
 }
 
 // failureOf says what a client is told of err. It is the only place where
@@ -84,6 +89,12 @@ func (s *server) failureOf(ctx context.Context, err error) failure {
 	if errors.As(err, &invalid) {
 		f := newFailure(connect.CodeInvalidArgument, "invalid_argument", invalid.Error())
 		f.detail.Field = invalid.Field
+		return f
+	}
+	var refused *refusedError
+	if errors.As(err, &refused) {
+		f := newFailure(connect.CodeInvalidArgument, refused.note.Reason, refused.note.Message)
+		f.detail.Field = refused.note.Field
 		return f
 	}
 	for _, known := range foreseen {
@@ -153,6 +164,10 @@ func (i errorInterceptor) connectError(ctx context.Context, err error) error {
 // WrapUnary implements [connect.Interceptor].
 func (i errorInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, err := received(ctx, req.Any())
+		if err != nil {
+			return nil, i.connectError(ctx, err)
+		}
 		res, err := next(ctx, req)
 		return res, i.connectError(ctx, err)
 	}
@@ -161,7 +176,11 @@ func (i errorInterceptor) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 // WrapStreamingHandler implements [connect.Interceptor].
 func (i errorInterceptor) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		return i.connectError(ctx, next(ctx, conn))
+		check := func(message any) error {
+			_, err := received(ctx, message)
+			return i.connectError(ctx, err)
+		}
+		return i.connectError(ctx, next(ctx, receivingConn{conn, check}))
 	}
 }
 
@@ -174,8 +193,11 @@ var rpcErrors = connect.NewErrorWriter()
 
 // fail answers r with err: an RPC in its protocol, other routes with JSON.
 func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f := s.failureOf(r.Context(), err)
-	if strings.HasPrefix(r.URL.Path, rpcPrefix) && rpcErrors.IsSupported(r) {
+	s.answer(w, r, s.failureOf(r.Context(), err))
+}
+
+func (s *server) answer(w http.ResponseWriter, r *http.Request, f failure) {
+	if f.status == 0 && strings.HasPrefix(r.URL.Path, rpcPrefix) && rpcErrors.IsSupported(r) {
 		// The client may have gone; there is nobody else to tell.
 		_ = rpcErrors.Write(w, r, f.connectError())
 		return
@@ -195,7 +217,7 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if f.code == connect.CodeUnauthenticated {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	w.WriteHeader(httpStatus(f.code))
+	w.WriteHeader(cmp.Or(f.status, httpStatus(f.code)))
 	_, _ = w.Write(body)
 }
 

@@ -34,7 +34,7 @@ func (s *runService) StartRun(ctx context.Context, req *connect.Request[agentdv1
 	p := principalOf(ctx)
 	run, err := s.Commands.StartRun(ctx, loop.StartRun{
 		TenantID: p.tenantID, SessionID: id, Agent: m.GetAgent(), Text: m.GetText(),
-		IdempotencyKey: m.GetIdempotencyKey(), Actor: p.actor,
+		IdempotencyKey: m.GetIdempotencyKey(), Actor: p.actor, Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -96,6 +96,7 @@ func (s *runService) CancelRun(ctx context.Context, req *connect.Request[agentdv
 	p := principalOf(ctx)
 	err = s.Commands.CancelRun(ctx, loop.CancelRun{
 		TenantID: p.tenantID, SessionID: run.SessionID, RunID: run.ID, Reason: req.Msg.GetReason(), Actor: p.actor,
+		Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {
 		return nil, err

@@ -14,7 +14,9 @@ type DecideApproval struct {
 	// ArgumentsSHA256 (hex) is what the person saw; "" does not check.
 	ArgumentsSHA256 string
 	Reason          string
-	Actor           event.Actor
+	// Sanitized says that Reason was already made valid where it came in.
+	Sanitized bool
+	Actor     event.Actor
 }
 
 // Decided is the answer that an approval has.
@@ -49,7 +51,7 @@ func (c *Commands) DecideApproval(ctx context.Context, cmd DecideApproval) (Deci
 		reason, sanitized := event.CleanText(cmd.Reason)
 		d.add(event.ApprovalDecided{
 			ApprovalID: cmd.ApprovalID, CallID: call.ID, Decision: decision, ArgumentsSHA256: digest(call.final()),
-			Reason: event.Shorten(reason, 2000), Sanitized: sanitized,
+			Reason: event.Shorten(reason, 2000), Sanitized: sanitized || cmd.Sanitized,
 		})
 		if t, _ := d.run().Turn(); r.Status == RunWaiting && !t.has(CallAwaiting) {
 			d.add(event.RunQueued{Ticket: r.Ticket + 1, Cause: "approval"})

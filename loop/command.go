@@ -49,6 +49,8 @@ type StartRun struct {
 	// none.
 	IdempotencyKey string
 	Actor          event.Actor
+	// Sanitized says that Text was already made valid where it came in.
+	Sanitized bool
 }
 
 // StartedRun is the answer to [StartRun].
@@ -74,6 +76,8 @@ type CancelRun struct {
 	RunID     string
 	Reason    string
 	Actor     event.Actor
+	// Sanitized says that Reason was already made valid where it came in.
+	Sanitized bool
 }
 
 // SessionRef is the answer to [CreateSession].
@@ -142,7 +146,7 @@ func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 			return false
 		}
 		if !r.CancelRequested {
-			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized})
+			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized || cmd.Sanitized})
 		}
 		if r.Status == RunQueued || r.Status == RunWaiting {
 			d.add(closing(c.NewID, r, stopCancelled)...)

@@ -106,6 +106,13 @@ type MessageInfo struct {
 	CreatedAt time.Time
 }
 
+// MaxMemoryKey and MaxMemoryContent are the most that a memory may have, in
+// bytes. Every place that takes memories keeps to them.
+const (
+	MaxMemoryKey     = 200
+	MaxMemoryContent = 16 << 10
+)
+
 // Memory is something that an agent was told to remember. Memories belong to
 // a tenant and are shared by its sessions.
 type Memory struct {

@@ -55,6 +55,7 @@ func (s *starting) validate() (err error) {
 		return err
 	}
 	s.text, s.sanitized = event.CleanText(s.cmd.Text)
+	s.sanitized = s.sanitized || s.cmd.Sanitized
 	if strings.TrimSpace(s.text) == "" {
 		return &InvalidError{Field: "text", Problem: "is empty: send what the user said"}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,22 +11,19 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-const (
-	maxMemoryKey     = 200      // characters
-	maxMemoryContent = 64 << 10 // bytes; an index of words has a limit too
-	maxMemories      = 50       // per search
-)
+const maxMemories = 50 // per search
 
 // WriteMemory stores a memory of the tenant, in place of the one that the key
-// had. A key or a content that is empty or too long is [loop.ErrInvalid].
+// had. A key that is empty, and a key or a content that is longer than
+// [loop.MaxMemoryKey] or [loop.MaxMemoryContent], is [loop.ErrInvalid].
 func (s *Store) WriteMemory(ctx context.Context, tenantID, key, content string) error {
 	key, _ = event.CleanText(key)
 	content, _ = event.CleanText(content)
 	switch {
-	case key == "" || utf8.RuneCountInString(key) > maxMemoryKey:
-		return &loop.InvalidError{Field: "key", Problem: fmt.Sprintf("must have 1 to %d characters", maxMemoryKey)}
-	case len(content) > maxMemoryContent:
-		return &loop.InvalidError{Field: "content", Problem: fmt.Sprintf("is longer than %d bytes: shorten it, or split it", maxMemoryContent)}
+	case key == "" || len(key) > loop.MaxMemoryKey:
+		return &loop.InvalidError{Field: "key", Problem: fmt.Sprintf("must have 1 to %d bytes", loop.MaxMemoryKey)}
+	case len(content) > loop.MaxMemoryContent:
+		return &loop.InvalidError{Field: "content", Problem: fmt.Sprintf("is longer than %d bytes: shorten it, or split it", loop.MaxMemoryContent)}
 	}
 	_, err := s.pool.Exec(ctx, `
 		INSERT INTO agentd.memories (tenant_id, key, content, updated_at)

@@ -381,13 +381,14 @@ func TestMemories(t *testing.T) {
 		t.Errorf("search with limit 1 = %v, %v", found, err)
 	}
 	for name, m := range map[string][2]string{
-		"no key": {"", "x"}, "long key": {strings.Repeat("k", 201), "x"}, "long content": {"k", strings.Repeat("word ", 20_000)},
+		"no key": {"", "x"}, "long key": {strings.Repeat("ü", loop.MaxMemoryKey/2) + "k", "x"},
+		"long content": {"k", strings.Repeat("x", loop.MaxMemoryContent+1)},
 	} {
 		if err := s.WriteMemory(ctx, looptest.Tenant, m[0], m[1]); !errors.Is(err, loop.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	if err := s.WriteMemory(ctx, looptest.Tenant, strings.Repeat("ü", 200), strings.Repeat("word1 ", 10_000)); err != nil {
+	if err := s.WriteMemory(ctx, looptest.Tenant, strings.Repeat("ü", loop.MaxMemoryKey/2), strings.Repeat("ab ü", loop.MaxMemoryContent/5)+"word"); err != nil {
 		t.Errorf("the longest: %v", err)
 	}
 }

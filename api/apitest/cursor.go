@@ -77,6 +77,12 @@ func Cursors(newest int64) []Cursor {
 // is idle and has the last seq newest, and says how the answer differs from what
 // it should be. It is for sessions without holes.
 func CheckCursor(ctx context.Context, client *http.Client, url, key string, newest int64, c Cursor) error {
+	return CheckRunCursor(ctx, client, url, key, 1, newest, c)
+}
+
+// CheckRunCursor is [CheckCursor] for the event stream of a run, whose events
+// are those from first to newest, the last seq of its session.
+func CheckRunCursor(ctx context.Context, client *http.Client, url, key string, first, newest int64, c Cursor) error {
 	query := strings.Trim(c.Query+"&until=idle", "&")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"?"+query, http.NoBody)
 	if err != nil {
@@ -100,7 +106,7 @@ func CheckCursor(ctx context.Context, client *http.Client, url, key string, newe
 	if err := checkStatus(res, http.StatusOK); err != nil {
 		return err
 	}
-	return checkIDs(res.Body, c.After, newest)
+	return checkIDs(res.Body, max(c.After, first-1), newest)
 }
 
 func checkStatus(res *http.Response, want int) error {

@@ -23,5 +23,8 @@
 // deleted or the server stops; an EventSource then comes back by itself with the
 // last id that it has seen, and learns the rest from the status.
 //
+// The stream of one run, GET /v1/runs/{id}/events, has the same cursors, those of
+// its session, and ends behind the run's last event.
+//
 // A comment goes out while nothing happens; it does not move the cursor.
 package sse

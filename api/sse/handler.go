@@ -28,13 +28,13 @@ type Stream interface {
 	Next(ctx context.Context) ([]event.Event, error)
 }
 
-// Handler serves the event stream of the session whose id is the path value
-// "id". Its fields are set before the first request; it is safe for concurrent
+// Handler serves the event stream of the session, or run, whose id is the path
+// value "id". Its fields are set before the first request; it is safe for concurrent
 // use.
 type Handler struct {
-	// Open follows a session from behind the event with seq after. The error is
+	// Open follows what has the id from behind the event with seq after. The error is
 	// given to Fail, but [ErrNothingLeft] is answered with 204.
-	Open func(ctx context.Context, sessionID string, after int64, untilIdle bool) (Stream, error)
+	Open func(ctx context.Context, id string, after int64, untilIdle bool) (Stream, error)
 	// Fail answers a request that could not be streamed.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 	// WriteTimeout is how long one write may take before the reader is given
@@ -81,7 +81,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serve writes until the stream or the reader ends.
-func (h *Handler) serve(ctx context.Context, w *Writer, sessionID string, stream Stream) {
+func (h *Handler) serve(ctx context.Context, w *Writer, id string, stream Stream) {
 	if err := send(w, []byte(retry)); err != nil {
 		return
 	}
@@ -101,7 +101,7 @@ func (h *Handler) serve(ctx context.Context, w *Writer, sessionID string, stream
 		case err != nil:
 			// The reader comes back with its cursor and gets a status if this
 			// lasts.
-			h.Log.WarnContext(ctx, "event stream ended", "session", sessionID, "error", err)
+			h.Log.WarnContext(ctx, "event stream ended", "id", id, "error", err)
 			return
 		case len(events) == 0:
 			if send(w, []byte(": ping\n\n")) != nil {

@@ -29,6 +29,17 @@ type modelFlags struct {
 	Script string `env:"AGENTD_SCRIPT" placeholder:"FILE" help:"Let the demo agent play this script. Without it a model answers if OPENAI_API_KEY or OPENAI_BASE_URL is set (OPENAI_MODEL names which), and else the built-in script."`
 }
 
+// check says early what demo would: before a database is started for nothing.
+func (f modelFlags) check() error {
+	quiet := slog.New(slog.DiscardHandler)
+	_, free, err := f.demo(nil, quiet, quiet)
+	if err != nil {
+		return err
+	}
+	free()
+	return nil
+}
+
 // demo returns the demo agent and says who answers. The function frees what the
 // model holds.
 func (f modelFlags) demo(tools []loop.Tool, log, parts *slog.Logger) (agent loop.Agent, free func(), err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 
 type chatCmd struct {
 	clientFlags
+	logFlags
 	Session string `placeholder:"ID" help:"Go on with this session: its id, or a name of yours, which makes one if there is none."`
 	Agent   string `placeholder:"NAME" help:"The agent to talk to; the first one if not given."`
 }
@@ -23,6 +25,9 @@ type chatCmd struct {
 func (cmd chatCmd) Run(ctx context.Context, io *std) error {
 	c, err := cmd.client()
 	if err != nil {
+		return err
+	}
+	if c.log, err = cmd.logger(io.err, slog.LevelWarn); err != nil {
 		return err
 	}
 	terminal := asTerminal(io)

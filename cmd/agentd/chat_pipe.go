@@ -19,8 +19,7 @@ import (
 // events, byte for byte, and a line break.
 func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
 	say := func(format string, args ...any) { fmt.Fprintf(streams.err, format+"\n", args...) }
-	c.away = func() { say("the server is away, waiting up to %s…", c.patience) }
-	c.back = func() { say("the server is back") }
+	c.tellOutages(streams.err)
 	interrupts, release := interruptions()
 	defer release()
 	input := bufio.NewReader(streams.in)

@@ -52,7 +52,7 @@ func (cmd chatCmd) talk(ctx context.Context, c *client, t *terminal) error {
 	input := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{t.in, t.out}, "> ")
+	}{&typed{in: t.in}, t.out}, "> ")
 	for {
 		text, err := t.readLine(input)
 		switch {

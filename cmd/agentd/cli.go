@@ -33,6 +33,7 @@ func runCommand(ctx context.Context, args []string, io *std) error {
 	parser, err := kong.New(&c,
 		kong.Name("agentd"), kong.Description(description),
 		kong.Writers(io.out, io.err), kong.Exit(func(int) { said = true }),
+		kong.Vars{"patience": "60s"}, // of a command that sets no other
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(io),
 	)
@@ -49,5 +50,5 @@ func runCommand(ctx context.Context, args []string, io *std) error {
 	case err != nil:
 		return &exitError{code: exitUsage, err: fmt.Errorf("%w (agentd --help lists what there is)", err)}
 	}
-	return parsed.Run()
+	return aboutDatabase(parsed.Run())
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"time"
@@ -18,7 +19,7 @@ import (
 type clientFlags struct {
 	URL string `default:"http://127.0.0.1:8080" env:"AGENTD_URL" help:"The server to talk to."`
 	keyFlags
-	Patience time.Duration `default:"60s" env:"AGENTD_PATIENCE" help:"How long to wait for a server that is away."`
+	Patience time.Duration `default:"${patience}" env:"AGENTD_PATIENCE" help:"How long to wait for a server that is away."`
 }
 
 // silence is three of the server's heartbeats.
@@ -39,6 +40,8 @@ type client struct {
 	// away is told when the server has stopped to answer, back when it answers
 	// again. They are called by the goroutine that makes the call.
 	away, back func()
+	// log gets what only people who look for a fault want to know: no payloads.
+	log *slog.Logger
 }
 
 func (f clientFlags) client() (*client, error) {
@@ -62,6 +65,7 @@ func (f clientFlags) client() (*client, error) {
 		ledger:    agentdv1connect.NewLedgerServiceClient(httpClient, f.URL),
 		url:       f.URL, patience: f.Patience, silence: silence,
 		away: func() {}, back: func() {},
+		log: slog.New(slog.DiscardHandler),
 	}, nil
 }
 

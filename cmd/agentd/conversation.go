@@ -108,6 +108,7 @@ func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{
 // start starts a run, once: a server that was killed after it had stored the
 // message is sent the same key again.
 func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv1.StartRunResponse, error) {
+	text, _ = event.CleanText(text) // bytes of another encoding cannot be sent
 	request := &agentdv1.StartRunRequest{
 		SessionId: c.sessionID, Agent: c.agent, Text: text, IdempotencyKey: uuid.NewString(),
 	}
@@ -191,6 +192,7 @@ func (c *conversation) follow(ctx context.Context, runID string, after uint64, s
 			if err != nil {
 				return false, err
 			}
+			c.log.DebugContext(ctx, "event", "seq", e.GetSeq(), "type", e.GetType())
 			show(payload)
 			switch payload.(type) {
 			case event.RunCompleted, event.RunFailed, event.RunCancelled, event.RunSuspended:

@@ -48,8 +48,11 @@ func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 }
 
 func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) {
-	// Before the database, whose first start takes seconds: a busy port should
-	// not take that long to be said.
+	// Before the database, whose first start takes seconds: a busy port or a
+	// wrong script should not take that long to be said.
+	if err = n.models.check(); err != nil {
+		return err
+	}
 	if n.listener, err = listen(ctx, cmd.Listen, n.key != ""); err != nil {
 		return err
 	}
@@ -80,6 +83,7 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		}
 		defer func() { _ = os.Remove(urlFile(postgres.DataDir())) }() // a stale one leads to a closed port
 		n.broken, binDir = postgres.Done(), postgres.BinDir()
+		n.parts = slog.New(mutedOnce{n.parts.Handler(), n.broken})
 	}
 	if err := store.Migrate(ctx, n.database, n.parts); err != nil {
 		return err
@@ -89,7 +93,7 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		url := localURL(n.listener)
 		fmt.Fprintf(out, "url: %s\ncurl: %s\npsql: %s\n", url, curlLine(url, n.key), psqlLine(n.database, binDir))
 	}
-	return n.run(ctx)
+	return n.runUnlessBroken(ctx)
 }
 
 // curlLine makes a session.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -173,5 +174,60 @@ func TestACursorAtTheEndHasNothingLeft(t *testing.T) {
 	s.say(t, id, "two")
 	if got := live.facts(t, 1); got[0].Seq != last+1 {
 		t.Errorf("seq %d, want %d", got[0].Seq, last+1)
+	}
+}
+
+func TestTheStreamOfARunIsItsPartOfTheSession(t *testing.T) {
+	t.Parallel()
+	s := newStack(t, storetest.New(t))
+	id := s.Session(t)
+	s.say(t, id, "one")
+	s.say(t, id, "two")
+	url := func(runID string) string { return s.url + "/v1/runs/" + runID + "/events" }
+	get := func(runID string, after int64) (status int, body io.Reader) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(patient(t), http.MethodGet, url(runID), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Last-Event-ID", fmt.Sprint(after))
+		res, err := s.client.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res.StatusCode, res.Body
+	}
+	all := stored(t, s.db, id)
+	newest := all[len(all)-1].Seq
+	runs := slices.Compact(slices.Collect(func(yield func(string) bool) {
+		for _, f := range all[1:] {
+			if !yield(f.RunID) {
+				return
+			}
+		}
+	}))
+	if len(runs) != 2 {
+		t.Fatalf("runs %v, want two, one behind the other", runs)
+	}
+	for _, runID := range runs {
+		want := slices.DeleteFunc(slices.Clone(all), func(f fact) bool { return f.RunID != runID })
+		last := want[len(want)-1].Seq
+		for after := range last {
+			_, body := get(runID, after)
+			sameStory(t, fmt.Sprint("after ", after), newSSEReader(body).facts(t, toTheEnd), above(want, after))
+		}
+		for after := last; after <= newest+1; after++ {
+			want := http.StatusNoContent
+			if after > newest {
+				want = http.StatusBadRequest
+			}
+			if status, _ := get(runID, after); status != want {
+				t.Errorf("after %d: status %d, want %d", after, status, want)
+			}
+		}
+	}
+	if status, _ := get(id, 0); status != http.StatusNotFound {
+		t.Errorf("a session's id: status %d, want 404", status)
 	}
 }

@@ -18,5 +18,6 @@ func TestMain(m *testing.M) {
 		proctest.DieWithParent()
 		os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))
 	}
+	sweepTestDirs(os.TempDir(), systemData)
 	storetest.Main(m, storetest.RequireToolCalls)
 }

@@ -169,7 +169,7 @@ func (n node) run(ctx context.Context) (err error) {
 	case <-served:
 		err = fmt.Errorf("serve: %w", serveErr)
 	case <-n.broken:
-		limit = brokenLimit
+		limit, n.grace = brokenLimit, 0
 	}
 	ready.Store(false)
 	return err

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 )
 
 const (
@@ -61,6 +64,12 @@ func (o *outage) over() {
 	*o = outage{client: o.client}
 }
 
+// tellOutages writes a line when the server goes away, and one when it is back.
+func (c *client) tellOutages(w io.Writer) {
+	c.away = func() { fmt.Fprintf(w, "the server is away, waiting up to %s…\n", c.patience) }
+	c.back = func() { fmt.Fprintln(w, "the server is back") }
+}
+
 // passes reports whether a call that ended with err may succeed later: the
 // server is away, stopping or without its database. Everything else it would
 // say again.
@@ -72,12 +81,28 @@ func passes(err error) bool {
 	switch failed.Code() {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeUnimplemented:
 		return false
-	case connect.CodeUnavailable, connect.CodeInternal, connect.CodeUnknown, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeAborted:
 		return true
+	case connect.CodeInternal, connect.CodeUnknown:
+		return connect.IsWireError(err) || lost(failed)
 	default:
 		// What no server has said is a broken connection.
 		return !connect.IsWireError(err)
 	}
+}
+
+// lost reports whether a broken connection is behind an error that no server has
+// sent. What the client itself has to say is that a message cannot be encoded,
+// or that what answers is no agentd: nothing is behind that.
+func lost(failed *connect.Error) bool {
+	cause := failed.Unwrap()
+	switch {
+	case cause == nil || errors.Is(cause, proto.Error):
+		return false
+	case errors.Is(cause, io.EOF), strings.HasPrefix(cause.Error(), "stream error: "): // of HTTP/2, which has no type for it
+		return true
+	}
+	return errors.Unwrap(cause) != nil
 }
 
 // serverError is what a server answered, as people read it.

@@ -220,14 +220,16 @@ func gate(t *testing.T) (step string, open func()) {
 // openDir is a directory that the user whom Postgres runs as may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "agentd-test-")
+	dir, err := os.MkdirTemp("", testDirPrefix)
 	if err != nil {
 		t.Fatal(err)
 	}
+	release := holdDir(t, dir)
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Error(err)
 		}
+		release()
 	})
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)

@@ -12,13 +12,28 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/alecthomas/kong"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 type psqlCmd struct {
 	databaseFlags
-	Command string `short:"c" placeholder:"SQL" help:"Run this and exit."`
-	Builtin bool   `help:"Do not look for psql; use what is built in."`
+	Command sqlText `short:"c" placeholder:"SQL" help:"Run this and exit."`
+	Builtin bool    `help:"Do not look for psql; use what is built in."`
+}
+
+// sqlText may begin with a hyphen, as a comment does.
+type sqlText string
+
+// Decode implements [kong.MapperValue]: without it, "-- a comment" is taken for
+// a flag.
+func (s *sqlText) Decode(c *kong.DecodeContext) error {
+	token := c.Scan.Pop()
+	if token.IsEOL() {
+		return errors.New("give it SQL to run")
+	}
+	*s = sqlText(token.String())
+	return nil
 }
 
 // Run becomes psql, or does its work.
@@ -43,7 +58,7 @@ func (cmd psqlCmd) Run(ctx context.Context, streams *std) error {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if cmd.Command != "" {
-		return query(ctx, conn, cmd.Command, streams.out)
+		return query(ctx, conn, string(cmd.Command), streams.out)
 	}
 	return repl(ctx, conn, streams)
 }
@@ -58,7 +73,7 @@ func (cmd psqlCmd) become(path, database string) error {
 	}
 	args := []string{"psql", database}
 	if cmd.Command != "" {
-		args = append(args, "-c", cmd.Command)
+		args = append(args, "-c", string(cmd.Command))
 	}
 	return fmt.Errorf("run %s: %w", path, syscall.Exec(path, args, env))
 }

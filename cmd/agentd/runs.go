@@ -14,7 +14,9 @@ import (
 )
 
 type runsCmd struct {
-	clientFlags
+	// Somebody waits for a list.
+	clientFlags `set:"patience=5s"`
+
 	Session string `placeholder:"ID" help:"Only runs of this session: its id, or a name of yours."`
 	Limit   int    `default:"20" help:"List at most so many."`
 	ID      string `arg:"" optional:"" name:"run" help:"Show this run alone."`
@@ -26,6 +28,7 @@ func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	if cmd.ID != "" {
 		response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
 		if err != nil {

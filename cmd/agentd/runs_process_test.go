@@ -76,7 +76,7 @@ func TestVerifySaysWhatDiffers(t *testing.T) {
 func TestVerifyNeedsASchema(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t, storetest.Empty)
-	for url, want := range map[string]string{db.URL: "agentd migrate", "::": "database URL"} {
+	for url, want := range map[string]string{db.URL: "agentd migrate", "::": "not the address of a Postgres"} {
 		code, _, said := runAgentd(t, options{env: []string{"AGENTD_DATABASE_URL=" + url}}, "verify")
 		if code != 1 || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, said %q", code, said)

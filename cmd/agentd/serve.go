@@ -60,6 +60,11 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	if n.key, err = cmd.key(); err != nil {
 		return err
 	}
+	if n.worker {
+		if err = n.models.check(); err != nil {
+			return err
+		}
+	}
 	return untilSignal(ctx, func(ctx context.Context) error {
 		// A worker alone serves nothing that needs a key.
 		if n.listener, err = listen(ctx, cmd.Listen, n.key != "" || !n.api); err != nil {

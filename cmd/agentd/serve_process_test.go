@@ -27,6 +27,7 @@ func TestServeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { busy.Close() })
+	const nowhere = "AGENTD_DATABASE_URL=postgres://127.0.0.1:1/x"
 	withDB := "AGENTD_DATABASE_URL=" + db.URL
 	broken := filepath.Join(t.TempDir(), "broken.json")
 	if err := os.WriteFile(broken, []byte(`{}`), 0o600); err != nil {
@@ -52,6 +53,10 @@ func TestServeRefuses(t *testing.T) {
 		"AnUnknownLevel":  {env: []string{"AGENTD_LOG_LEVEL=loud"}, args: "serve", code: 2, want: []string{"loud"}},
 		"ABrokenScript":   {env: []string{withDB, "AGENTD_LISTEN=127.0.0.1:0"}, args: "serve --script " + broken, code: 1, want: []string{broken, "scenarios"}},
 		"ABrokenModelURL": {env: []string{withDB, "AGENTD_LISTEN=127.0.0.1:0", "OPENAI_BASE_URL=ftp://x"}, args: "serve", code: 1, want: []string{"OPENAI_BASE_URL", "http"}},
+		"ALostScript":     {env: []string{nowhere}, args: "serve --script /nowhere.json", code: 1, want: []string{"/nowhere.json"}},
+		"ALostDevScript":  {args: "dev --script /nowhere.json", code: 1, want: []string{"/nowhere.json"}},
+		"ABrokenDevURL":   {env: []string{"OPENAI_BASE_URL=ftp://x"}, args: "dev", code: 1, want: []string{"OPENAI_BASE_URL", "http"}},
+		"AModelURLFirst":  {env: []string{nowhere, "OPENAI_BASE_URL=ftp://x"}, args: "serve", code: 1, want: []string{"OPENAI_BASE_URL"}},
 		"NoKeyFile":       {env: []string{withDB, "AGENTD_API_KEY_FILE=/nowhere"}, args: "serve", code: 1, want: []string{"/nowhere"}},
 		"NoDevKeyFile":    {env: []string{withDB, "AGENTD_API_KEY_FILE=/nowhere"}, args: "dev", code: 1, want: []string{"/nowhere"}},
 		"MigrateNoWhere":  {args: "migrate", code: 1, want: []string{"AGENTD_DATABASE_URL"}},
@@ -67,6 +72,9 @@ func TestServeRefuses(t *testing.T) {
 				if !strings.Contains(said, want) {
 					t.Errorf("no %q in %q", want, said)
 				}
+			}
+			if strings.Contains(said, "Postgres accepts connections") {
+				t.Errorf("a Postgres was started for nothing: %s", said)
 			}
 			if strings.Count(said, "agentd: ") != 1 {
 				t.Errorf("said %q", said)

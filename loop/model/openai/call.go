@@ -28,6 +28,10 @@ type call struct {
 	stopped bool  // the consumer wants no more
 	lost    error // what broke the connection in the middle
 	acc     accumulator
+
+	contentType string
+	head        head
+	framed      bool // a frame has come, so the answer is a stream
 }
 
 // run returns the error to yield last, nil if there is none.
@@ -50,7 +54,7 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest) error {
 		return c.failure(ctx, err)
 	}
 	defer resp.Body.Close()
-	c.status = resp.StatusCode
+	c.status, c.contentType = resp.StatusCode, resp.Header.Get("Content-Type")
 	reader := &watchedReader{r: resp.Body, silence: silence, idle: c.model.idle}
 	if resp.StatusCode != http.StatusOK {
 		return c.refused(ctx, resp, reader)
@@ -73,12 +77,13 @@ func (c *call) send(ctx context.Context, body []byte) (*http.Response, error) {
 
 // read plays the frames of a stream to the consumer.
 func (c *call) read(ctx context.Context, body *watchedReader) error {
-	frames := newFrameReader(body)
+	frames := newFrameReader(io.TeeReader(body, &c.head))
 	for {
 		frame, err := frames.next()
 		if err != nil {
 			return c.ended(ctx, err)
 		}
+		c.framed = true
 		data := bytes.TrimSpace(frame.data)
 		if len(data) == 0 {
 			continue
@@ -119,6 +124,11 @@ func graceful(idle time.Duration) time.Duration {
 func (c *call) ended(ctx context.Context, err error) error {
 	if c.acc.finishReason != "" {
 		return c.finish()
+	}
+	if !c.framed && ctx.Err() == nil {
+		if body := c.head.foreign(); body != nil {
+			return c.notStream(body)
+		}
 	}
 	switch {
 	case errors.Is(err, io.EOF):

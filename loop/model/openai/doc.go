@@ -5,7 +5,9 @@
 // what they meant: a tool call without an index, or with the index of another
 // one, is told apart by its id; a keep-alive of any shape is skipped; a stream
 // is whole if it named a finish reason or said [DONE], whichever end follows,
-// and otherwise was cut off. Nothing is retried here.
+// and otherwise was cut off. An answer without any data in it that is plainly
+// something else, such as a login page, is an error of its own: not_a_stream, or
+// what it says if it is an error object. Nothing is retried here.
 //
 // A tool call goes back to the provider under the id that the provider gave
 // it, unless it gave none or an earlier call of the request has the same one:

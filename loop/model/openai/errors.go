@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -119,8 +120,12 @@ func (c *call) refused(ctx context.Context, resp *http.Response, body io.Reader)
 	return e.modelError(resp.StatusCode, c.model.apiKey)
 }
 
+// keyShaped is what many providers' keys look like. A provider that calls
+// another one tells that one's key, which nobody here knows.
+var keyShaped = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{8,}\b`)
+
 // clean makes a provider's text fit to store and to show: one line of valid
-// text, shortened, without the key.
+// text, shortened, without the key and without what looks like one.
 func clean(text, apiKey string) string {
 	if apiKey != "" {
 		text = strings.ReplaceAll(text, apiKey, "[API key]")
@@ -129,5 +134,6 @@ func clean(text, apiKey string) string {
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
+	text = keyShaped.ReplaceAllLiteralString(text, "sk-…redacted")
 	return event.Shorten(text, maxErrorText)
 }

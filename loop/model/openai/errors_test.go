@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,30 @@ func TestAProvidersErrorIsTyped(t *testing.T) {
 				t.Errorf("the provider was called %d times", n)
 			}
 		})
+	}
+}
+
+func TestWhatLooksLikeAKeyIsNotTold(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]string{
+		"upstream refused sk-other-9876543210.":        "upstream refused sk-…redacted.",
+		`key "sk-proj-a_B-c1234567", key sk-12345678`:  `key "sk-…redacted", key sk-…redacted`,
+		"Incorrect API key provided: sk-abcd****wxyz.": "Incorrect API key provided: sk-abcd****wxyz.",
+		"the task-distribution of sk-short is wrong":   "the task-distribution of sk-short is wrong",
+	} {
+		body := `{"error":{"message":` + strconv.Quote(said) + `,"type":"auth"}}`
+		for _, p := range []playback{{status: 401, body: body}, {body: "data: " + body + "\n\n"}, {body: body}} {
+			f := newFake(t, p)
+			_, err := play(t.Context(), f.model(t, openai.Config{APIKey: key}), hello())
+			if got := wantModelError(t, err).Message; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+	}
+	f := newFake(t, playback{status: 401, body: `{"error":{"message":"no","code":"sk-other-9876543210"}}`})
+	_, err := play(t.Context(), f.model(t, openai.Config{}), hello())
+	if got := wantModelError(t, err).Code; got != "sk-…redacted" {
+		t.Errorf("got code %q", got)
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 )
 
 const (
-	// maxKey and maxContent limit what one memory may take, in bytes.
-	maxKey     = 200
-	maxContent = 16 << 10
 	// maxPreview is how much of a memory memory_search shows, in bytes.
 	maxPreview = 500
 
@@ -26,7 +23,8 @@ type Memories interface {
 	// ReadMemory returns what is kept under a key; ok is false if nothing is.
 	ReadMemory(ctx context.Context, tenantID, key string) (content string, ok bool, err error)
 	// WriteMemory keeps content under a key, in place of what was there. Both
-	// are valid text without U+0000.
+	// are valid text without U+0000, and no longer than [loop.MaxMemoryKey] and
+	// [loop.MaxMemoryContent].
 	WriteMemory(ctx context.Context, tenantID, key, content string) error
 	// SearchMemories returns up to limit memories that fit the query, the best
 	// first. An empty query fits all, the last written first.
@@ -81,10 +79,10 @@ func memoryWrite(s Surroundings) (loop.Tool, error) {
 			switch {
 			case strings.TrimSpace(key) == "":
 				return loop.ToolOutput{}, fmt.Errorf("key: must not be blank")
-			case len(key) > maxKey:
-				return loop.ToolOutput{}, fmt.Errorf("key: has %d bytes, at most %d are possible", len(key), maxKey)
-			case len(content) > maxContent:
-				return loop.ToolOutput{}, fmt.Errorf("content: has %d bytes, at most %d are possible", len(content), maxContent)
+			case len(key) > loop.MaxMemoryKey:
+				return loop.ToolOutput{}, fmt.Errorf("key: has %d bytes, at most %d are possible", len(key), loop.MaxMemoryKey)
+			case len(content) > loop.MaxMemoryContent:
+				return loop.ToolOutput{}, fmt.Errorf("content: has %d bytes, at most %d are possible", len(content), loop.MaxMemoryContent)
 			}
 			if err := s.Memories.WriteMemory(ctx, in.TenantID, key, content); err != nil {
 				return loop.ToolOutput{}, &storeError{"the memory could not be written", err}

@@ -136,7 +136,7 @@ func TestWhatTheToolsRefuse(t *testing.T) {
 		{"get_time", `{"zone":"Local"}`, `time zone "Local" is unknown`},
 		{"get_time", `{"zone":"../../etc/passwd"}`, "is unknown"},
 		{"memory_write", `{"key":" ","content":"x"}`, "key: must not be blank"},
-		{"memory_write", `{"key":"` + strings.Repeat("k", 201) + `","content":"x"}`, "key: has 201 bytes, at most 200"},
+		{"memory_write", `{"key":"` + strings.Repeat("ü", 100) + `k","content":"x"}`, "key: has 201 bytes, at most 200"},
 		{"memory_write", `{"key":"k","content":"` + strings.Repeat("x", 16385) + `"}`, "content: has 16385 bytes, at most 16384"},
 	} {
 		if _, err := b.call(t, "a", tt.tool, tt.arguments); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -145,6 +145,15 @@ func TestWhatTheToolsRefuse(t *testing.T) {
 	}
 	if len(b.store.kept) > 0 {
 		t.Errorf("stored %v", b.store.kept)
+	}
+}
+
+func TestTheLongestMemoryIsKept(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	key, content := strings.Repeat("ü", loop.MaxMemoryKey/2), strings.Repeat("ü", loop.MaxMemoryContent/2)
+	if _, err := b.call(t, "a", "memory_write", `{"key":"`+key+`","content":"`+content+`"}`); err != nil || b.store.kept["a/"+key] != content {
+		t.Errorf("got error %v and %d bytes", err, len(b.store.kept["a/"+key]))
 	}
 }
 

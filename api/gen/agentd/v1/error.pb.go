@@ -32,6 +32,9 @@ type ErrorReason struct {
 	// cursor_ahead, bad_page_token, unauthenticated, cross_origin,
 	// host_not_allowed, input_blocked, already_decided, no_route, stopping,
 	// unavailable, canceled, deadline_exceeded, internal. More may be added.
+	// Of requests that reach no service: malformed_json, malformed_protobuf,
+	// unknown_field, unsupported_media_type, unsupported_encoding,
+	// method_not_allowed, too_large.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The request field that is wrong; empty if none is to blame.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`

@@ -275,7 +275,8 @@ type StartRunRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The name of a configured agent; empty means the first one.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What the user says. Required, at most 256 KiB. U+0000 is stored as U+FFFD.
+	// What the user says. Required, at most 256 KiB. U+0000 is stored as U+FFFD, and so
+	// is, from JSON, what is not UTF-8 or half of a surrogate pair.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Makes the request safe to repeat for 24 hours: the same key and content
 	// give the same run, other content is refused with already_exists. The key

@@ -1,0 +1,108 @@
+package api
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// runFollower is a follower that shows the events of one run and ends with its
+// last one.
+type runFollower struct {
+	*follower
+	runID string
+	ended bool
+}
+
+var _ sse.Stream = (*runFollower)(nil)
+
+// openRunSSE follows a run for the event stream. Behind the last event of the
+// run the error is [sse.ErrNothingLeft].
+func (s *server) openRunSSE(ctx context.Context, runID string, after int64, untilIdle bool) (sse.Stream, error) {
+	runID, err := parseID("run_id", runID)
+	if err != nil {
+		return nil, err
+	}
+	tenantID := principalOf(ctx).tenantID
+	run, err := s.Reader.GetRun(ctx, tenantID, runID)
+	if err != nil {
+		return nil, err
+	}
+	f, err := s.follow(ctx, run.SessionID, after, untilIdle)
+	if err != nil {
+		return nil, err
+	}
+	// Once more, now that the cursor is known to be of the past: what it has
+	// seen end, has ended.
+	if run, err = s.Reader.GetRun(ctx, tenantID, runID); err != nil {
+		return nil, err
+	}
+	rf := &runFollower{follower: f, runID: runID}
+	if !run.Status.Terminal() {
+		return rf, nil
+	}
+	left, err := rf.isLeft(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case !left:
+		return nil, sse.ErrNothingLeft
+	}
+	return rf, nil
+}
+
+// isLeft reports whether a run that has ended has events above the cursor. It
+// moves the cursor up to them.
+func (f *runFollower) isLeft(ctx context.Context) (bool, error) {
+	for {
+		events, err := f.Feed.Events(ctx, f.tenantID, f.sessionID, f.after, maxEventsPage)
+		if err != nil || len(events) == 0 {
+			return false, err
+		}
+		for _, e := range events {
+			if e.RunID == f.runID {
+				return true, nil
+			}
+			f.after = e.Seq
+		}
+	}
+}
+
+// Next implements [sse.Stream].
+func (f *runFollower) Next(ctx context.Context) ([]event.Event, error) {
+	if f.ended {
+		return nil, io.EOF
+	}
+	// The events of other runs are silence to this reader, who is owed a
+	// heartbeat all the same.
+	for due := time.Now().Add(f.Heartbeat); ; {
+		events, err := f.follower.Next(ctx)
+		if err != nil || len(events) == 0 {
+			return nil, err
+		}
+		if own := f.own(events); len(own) > 0 || !time.Now().Before(due) {
+			return own, nil
+		}
+	}
+}
+
+// own keeps the events of the run.
+func (f *runFollower) own(events []event.Event) []event.Event {
+	var own []event.Event
+	for _, e := range events {
+		if e.RunID != f.runID {
+			continue
+		}
+		own = append(own, e)
+		switch e.Type {
+		case event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled:
+			f.ended = true
+			return own
+		default:
+		}
+	}
+	return own
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-2ca4966b/agentd/store/storetest"
+)
+
+// readmeTour is the block of code in a part of the README, which must not be
+// empty.
+func readmeTour(t *testing.T, part string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := regexp.MustCompile("(?s)<!-- " + part + ":begin -->\n```[a-z]+\n(.*\n)```\n<!-- " + part + ":end -->").FindSubmatch(text)
+	if len(m) == 0 || strings.TrimSpace(string(m[1])) == "" {
+		t.Fatalf("there is no %s in the README", part)
+	}
+	return string(m[1])
+}
+
+// readmeBash runs a tour with the server at url in place of that of `make run`.
+func readmeBash(t *testing.T, tour, url string) string {
+	t.Helper()
+	const documented = "http://127.0.0.1:8080"
+	if !strings.Contains(tour, documented) {
+		t.Fatalf("the tour does not go to %s", documented)
+	}
+	// A person sees a refusal; here it has to fail.
+	const strict = "set -euo pipefail\ncurl() { command curl --fail-with-body --max-time 60 \"$@\"; }\n"
+	cmd := exec.Command("bash", "-c", strict+strings.ReplaceAll(tour, documented, url))
+	cmd.Dir, cmd.Env = t.TempDir(), []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+func TestToursOfTheREADME(t *testing.T) {
+	t.Parallel()
+	for _, tool := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("there is no %s", tool)
+		}
+	}
+	db := storetest.New(t)
+	s := startServe(t, db, nil)
+
+	out := readmeBash(t, readmeTour(t, "curl-tour"), s.url)
+	// The whole stream, and once more what came after 10.
+	for pattern, want := range map[string]int{
+		`"runId":`: 1, `(?m)^id: 1$`: 1, `(?m)^id: 10$`: 1, `(?m)^id: 11$`: 2, `"type":"run.completed"`: 2, `"type":"tool.result"`: 2, `Tokyo`: -1,
+	} {
+		if got := len(regexp.MustCompile(pattern).FindAllString(out, -1)); got != want && (want >= 0 || got == 0) {
+			t.Errorf("%s is there %d times, want %d:\n%s", pattern, got, want, out)
+		}
+	}
+
+	statements := strings.SplitAfter(strings.TrimSpace(readmeTour(t, "sql-tour")), ";\n")
+	if len(statements) < 3 {
+		t.Errorf("only %d statements in SQL", len(statements))
+	}
+	for _, statement := range statements {
+		code, out, said := runAgentd(t, options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}, "psql", "--builtin", "-c", statement)
+		if code != 0 || said != "" || !strings.Contains(out, " row") || strings.Contains(out, "(0 rows)") {
+			t.Errorf("exit code %d, said %q, printed %q:\n%s", code, said, out, statement)
+		}
+	}
+}
