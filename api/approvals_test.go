@@ -237,7 +237,7 @@ func TestAReasonThatIsNoTextIsMadeValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer res.Body.Close()
+	t.Cleanup(func() { _ = res.Body.Close() })
 	events := b.events(t, sessionID)
 	payload := string(events[len(events)-1].Payload)
 	if res.StatusCode != http.StatusOK || !strings.Contains(payload, "\"reason\":\"no\uFFFD\"") || !strings.Contains(payload, `"sanitized":true`) {

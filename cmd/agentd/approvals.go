@@ -19,7 +19,8 @@ type approvalsCmd struct {
 }
 
 type approvalsListCmd struct {
-	clientFlags
+	clientFlags `set:"patience=5s"`
+
 	Session string `placeholder:"ID" help:"Only calls of this session: its id, or a name of yours."`
 }
 
@@ -29,6 +30,7 @@ func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	request := &agentdv1.ListApprovalsRequest{}
 	if cmd.Session != "" {
 		if request.SessionId, err = c.session(ctx, cmd.Session, false); err != nil {
@@ -49,7 +51,8 @@ func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
 }
 
 type approvalsShowCmd struct {
-	clientFlags
+	clientFlags `set:"patience=5s"`
+
 	ID string `arg:"" name:"approval" help:"The approval's id."`
 }
 
@@ -59,6 +62,7 @@ func (cmd approvalsShowCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	a, err := c.approval(ctx, cmd.ID)
 	if err != nil {
 		return err
@@ -103,7 +107,8 @@ func approvalWord(s agentdv1.ApprovalStatus) string {
 
 // answerFlags are what both answers have.
 type answerFlags struct {
-	clientFlags
+	clientFlags `set:"patience=5s"`
+
 	Reason string `placeholder:"TEXT" help:"Why; the model is told why a call was denied."`
 	ID     string `arg:"" name:"approval" help:"The approval's id."`
 }
@@ -128,6 +133,7 @@ func (f answerFlags) answer(ctx context.Context, streams *std, approve bool) err
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	a, err := c.approval(ctx, f.ID)
 	if err != nil {
 		return err

@@ -13,7 +13,8 @@ import (
 )
 
 type explainCmd struct {
-	clientFlags
+	clientFlags `set:"patience=5s"`
+
 	ID string `arg:"" name:"run" help:"The run's id."`
 }
 
@@ -24,6 +25,7 @@ func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
 	if err != nil {
 		return err

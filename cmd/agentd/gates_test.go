@@ -40,7 +40,7 @@ func TestGateFlags(t *testing.T) {
 func TestOnlyDevHasAHookByItself(t *testing.T) {
 	t.Parallel()
 	var c cli
-	parser, err := kong.New(&c)
+	parser, err := kong.New(&c, kong.Vars{"patience": "1s"})
 	if err != nil {
 		t.Fatal(err)
 	}

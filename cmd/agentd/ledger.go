@@ -20,7 +20,8 @@ type ledgerCmd struct {
 }
 
 type ledgerShowCmd struct {
-	clientFlags
+	clientFlags `set:"patience=5s"`
+
 	ID string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
 }
 
@@ -30,6 +31,7 @@ func (cmd ledgerShowCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
+	c.tellOutages(streams.err)
 	list, err := c.decisionsOf(ctx, cmd.ID)
 	if err != nil {
 		return err

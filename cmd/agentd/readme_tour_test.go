@@ -52,7 +52,11 @@ func TestToursOfTheREADME(t *testing.T) {
 		}
 	}
 	db := storetest.New(t)
-	s := startServe(t, db, nil)
+	s := startServe(t, db, []string{"AGENTD_DENY_TOOLS=memory_clear"})
+	// The SQL asks about a blocked call and an approval, too.
+	if code := chat(t, s.url, strings.NewReader("forget everything\nforget my name\n")).wait(t); code != exitUndecided {
+		t.Fatalf("chat: exit code %d", code)
+	}
 
 	out := readmeBash(t, readmeTour(t, "curl-tour"), s.url)
 	// The whole stream, and once more what came after 10.
