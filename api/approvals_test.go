@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -224,6 +225,23 @@ func TestApprovalsRefuseWhatIsWrong(t *testing.T) {
 	open, err := b.ListApprovals(t.Context(), tenant, loop.ApprovalFilter{SessionID: sessionID, PendingOnly: true}, loop.Page{Limit: 9})
 	if err != nil || len(open) != 2 {
 		t.Errorf("%d approvals are open, %v, want both", len(open), err)
+	}
+}
+
+func TestAReasonThatIsNoTextIsMadeValid(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sessionID, _, asked := b.waiting(t, b.withHooks(t))
+	body := `{"approvalId":"` + asked[0].ID + `","decision":"APPROVAL_DECISION_DENY","reason":"no\ud83d"}`
+	res, err := b.client.Post(b.url+agentdv1connect.ApprovalServiceDecideApprovalProcedure, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = res.Body.Close() })
+	events := b.events(t, sessionID)
+	payload := string(events[len(events)-1].Payload)
+	if res.StatusCode != http.StatusOK || !strings.Contains(payload, "\"reason\":\"no\uFFFD\"") || !strings.Contains(payload, `"sanitized":true`) {
+		t.Errorf("status %d, the event says %s", res.StatusCode, payload)
 	}
 }
 

@@ -20,7 +20,8 @@ type approvalsCmd struct {
 
 type approvalsListCmd struct {
 	clientFlags `set:"patience=5s"`
-	Session     string `placeholder:"ID" help:"Only calls of this session: its id, or a name of yours."`
+
+	Session string `placeholder:"ID" help:"Only calls of this session: its id, or a name of yours."`
 }
 
 // Run prints what is open.
@@ -51,7 +52,8 @@ func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
 
 type approvalsShowCmd struct {
 	clientFlags `set:"patience=5s"`
-	ID          string `arg:"" name:"approval" help:"The approval's id."`
+
+	ID string `arg:"" name:"approval" help:"The approval's id."`
 }
 
 // Run prints one approval.
@@ -106,8 +108,9 @@ func approvalWord(s agentdv1.ApprovalStatus) string {
 // answerFlags are what both answers have.
 type answerFlags struct {
 	clientFlags `set:"patience=5s"`
-	Reason      string `placeholder:"TEXT" help:"Why; the model is told why a call was denied."`
-	ID          string `arg:"" name:"approval" help:"The approval's id."`
+
+	Reason string `placeholder:"TEXT" help:"Why; the model is told why a call was denied."`
+	ID     string `arg:"" name:"approval" help:"The approval's id."`
 }
 
 type approveCmd struct{ answerFlags }

@@ -14,7 +14,8 @@ import (
 
 type explainCmd struct {
 	clientFlags `set:"patience=5s"`
-	ID          string `arg:"" name:"run" help:"The run's id."`
+
+	ID string `arg:"" name:"run" help:"The run's id."`
 }
 
 // Run tells what happened in a run, with what was decided at each gate right

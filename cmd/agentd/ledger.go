@@ -21,7 +21,8 @@ type ledgerCmd struct {
 
 type ledgerShowCmd struct {
 	clientFlags `set:"patience=5s"`
-	ID          string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
+
+	ID string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
 }
 
 // Run prints the decisions in the order of the ledger.

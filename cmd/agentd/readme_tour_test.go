@@ -52,7 +52,11 @@ func TestToursOfTheREADME(t *testing.T) {
 		}
 	}
 	db := storetest.New(t)
-	s := startServe(t, db, []string{"AGENTD_DENY_TOOLS=memory_clear"}) // as dev does
+	s := startServe(t, db, []string{"AGENTD_DENY_TOOLS=memory_clear"})
+	// The SQL asks about a blocked call and an approval, too.
+	if code := chat(t, s.url, strings.NewReader("forget everything\nforget my name\n")).wait(t); code != exitUndecided {
+		t.Fatalf("chat: exit code %d", code)
+	}
 
 	out := readmeBash(t, readmeTour(t, "curl-tour"), s.url)
 	// The whole stream, and once more what came after 10.
@@ -62,14 +66,6 @@ func TestToursOfTheREADME(t *testing.T) {
 		if got := len(regexp.MustCompile(pattern).FindAllString(out, -1)); got != want && (want >= 0 || got == 0) {
 			t.Errorf("%s is there %d times, want %d:\n%s", pattern, got, want, out)
 		}
-	}
-
-	// What the questions about hooks and people are about.
-	if code := chat(t, s.url, strings.NewReader("forget everything\n")).wait(t); code != 0 {
-		t.Errorf("a chat with a blocked call: exit code %d", code)
-	}
-	if code := chat(t, s.url, strings.NewReader("forget my name\n")).wait(t); code == 0 {
-		t.Error("a chat from a pipe does not say that somebody has to approve")
 	}
 
 	statements := strings.SplitAfter(strings.TrimSpace(readmeTour(t, "sql-tour")), ";\n")
