@@ -136,7 +136,7 @@ func TestKilledOwner(t *testing.T) {
 		dir := newDir(t)
 		data, bin := filepath.Join(dir, "pg"), filepath.Join(dir, "bin")
 		fakeBinaries(t, bin, "15", `while [ "$1" != -D ]; do shift; done
-mkdir "$2"; echo 15 > "$2/PG_VERSION"; sleep 600`)
+mkdir "$2"; echo 15 > "$2/PG_VERSION"; exec sleep 600`)
 		cmd, _ := startHelper(t, helperConfig{DataDir: data, BinDir: bin})
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
