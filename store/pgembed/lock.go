@@ -80,8 +80,11 @@ func (d *dirLock) record(postmaster int) error {
 	return nil
 }
 
+// release unlocks before it closes: closing alone leaves the lock to a child
+// that this process is forking just then, which has the file open until its
+// exec, and the next owner would find the directory in use.
 func (d *dirLock) release() error {
-	return d.file.Close()
+	return errors.Join(unix.Flock(int(d.file.Fd()), unix.LOCK_UN), d.file.Close())
 }
 
 func readLock(f *os.File) (agentd, postmaster int) {
