@@ -8,12 +8,15 @@ type Gate string
 
 // The gates, in the order in which a run meets them.
 const (
-	GateBeforeInput      Gate = "BeforeInput"
-	GateBeforeRunStart   Gate = "BeforeRunStart"
-	GateTransformContext Gate = "TransformContext"
-	GateBeforeToolCall   Gate = "BeforeToolCall"
-	GateBeforeExecute    Gate = "BeforeExecute"
-	GateAfterToolCall    Gate = "AfterToolCall"
+	GateBeforeInput           Gate = "BeforeInput"
+	GateBeforeRunStart        Gate = "BeforeRunStart"
+	GateTransformContext      Gate = "TransformContext"
+	GateBeforeProviderHeaders Gate = "BeforeProviderHeaders"
+	GateBeforeProviderRequest Gate = "BeforeProviderRequest"
+	GateAfterProviderResponse Gate = "AfterProviderResponse"
+	GateBeforeToolCall        Gate = "BeforeToolCall"
+	GateBeforeExecute         Gate = "BeforeExecute"
+	GateAfterToolCall         Gate = "AfterToolCall"
 )
 
 // Func is a hook: it is handed a copy of what the loop is about to act on and
@@ -29,7 +32,9 @@ type Func[In, Out any] func(ctx context.Context, in In) (Out, error)
 // Input is what the hooks of one gate are handed. Only types of this package
 // implement it: what the loop does at a gate is not open to extension.
 type Input[In, Out any] interface {
-	BeforeInput | BeforeRunStart | TransformContext | BeforeToolCall | BeforeExecute | AfterToolCall
+	BeforeInput | BeforeRunStart | TransformContext |
+		BeforeProviderHeaders | BeforeProviderRequest | AfterProviderResponse |
+		BeforeToolCall | BeforeExecute | AfterToolCall
 
 	gate() Gate
 	// clone returns a deep copy.
@@ -56,6 +61,8 @@ type gateRules struct {
 	// closed is what a failed hook comes to.
 	closed     Action
 	replyLimit int
+	// policy is that of a hook which names none.
+	policy FailurePolicy
 }
 
 const (
@@ -64,19 +71,27 @@ const (
 )
 
 var rulesOf = map[Gate]gateRules{
-	GateBeforeInput:      rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionHandled),
-	GateBeforeRunStart:   rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform),
-	GateTransformContext: rules(ActionBlock, messagesReplyLimit, ActionContinue, ActionTransform),
-	GateBeforeToolCall:   rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionAsk, ActionTerminate),
-	GateBeforeExecute:    rules(ActionBlock, textReplyLimit, ActionContinue),
-	GateAfterToolCall:    rules(ActionWithhold, textReplyLimit, ActionContinue, ActionTransform),
+	GateBeforeInput:           rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionHandled),
+	GateBeforeRunStart:        rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform),
+	GateTransformContext:      rules(ActionBlock, messagesReplyLimit, ActionContinue, ActionTransform),
+	GateBeforeProviderHeaders: rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform),
+	GateBeforeProviderRequest: rules(ActionBlock, messagesReplyLimit, ActionContinue, ActionTransform),
+	GateAfterProviderResponse: failsOpen(rules(ActionBlock, textReplyLimit, ActionContinue)),
+	GateBeforeToolCall:        rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionAsk, ActionTerminate),
+	GateBeforeExecute:         rules(ActionBlock, textReplyLimit, ActionContinue),
+	GateAfterToolCall:         rules(ActionWithhold, textReplyLimit, ActionContinue, ActionTransform),
 }
 
 func rules(closed Action, replyLimit int, others ...Action) gateRules {
-	r := gateRules{allowed: map[Action]bool{closed: true}, closed: closed, replyLimit: replyLimit}
+	r := gateRules{allowed: map[Action]bool{closed: true}, closed: closed, replyLimit: replyLimit, policy: FailClosed}
 	for _, a := range others {
 		r.allowed[a] = true
 	}
+	return r
+}
+
+func failsOpen(r gateRules) gateRules {
+	r.policy = FailOpen
 	return r
 }
 

@@ -20,6 +20,13 @@ type Hooks struct {
 	BeforeRunStart BeforeRunStartFunc
 	// TransformContext is asked before each attempt of a model call.
 	TransformContext TransformContextFunc
+	// BeforeProviderHeaders, BeforeProviderRequest and AfterProviderResponse
+	// are asked about the HTTP request of each attempt of a model call, and
+	// about what comes back before its body is read. A model that speaks no
+	// HTTP asks none of them.
+	BeforeProviderHeaders BeforeProviderHeadersFunc
+	BeforeProviderRequest BeforeProviderRequestFunc
+	AfterProviderResponse AfterProviderResponseFunc
 	// BeforeToolCall is asked about a call with valid arguments, before
 	// anybody is asked to approve it.
 	BeforeToolCall BeforeToolCallFunc
@@ -40,9 +47,9 @@ type Hooks struct {
 	OnToolExecutionStart func(context.Context, ToolExecutionStart)
 	// OnTurnEnd is called before turn.completed is written.
 	OnTurnEnd func(context.Context, TurnEnd)
-	// OnRunEnd is called after the terminal event of a run was committed by
-	// this worker, whatever the terminal state. A run that is ended without a
-	// worker (a cancel while it is queued) calls no hook.
+	// OnRunEnd is called after the terminal event of a run was committed,
+	// whatever the terminal state, by the process that committed it: that of
+	// the worker, or the one that ended a run which nobody held.
 	OnRunEnd func(context.Context, RunEnd)
 }
 
@@ -98,12 +105,15 @@ type RunEnd struct {
 // field. A field that is nil in both stays nil.
 func (h Hooks) Then(next Hooks) Hooks {
 	return Hooks{
-		BeforeInput:      Compose(h.BeforeInput, next.BeforeInput),
-		BeforeRunStart:   Compose(h.BeforeRunStart, next.BeforeRunStart),
-		TransformContext: Compose(h.TransformContext, next.TransformContext),
-		BeforeToolCall:   Compose(h.BeforeToolCall, next.BeforeToolCall),
-		BeforeExecute:    Compose(h.BeforeExecute, next.BeforeExecute),
-		AfterToolCall:    Compose(h.AfterToolCall, next.AfterToolCall),
+		BeforeInput:           Compose(h.BeforeInput, next.BeforeInput),
+		BeforeRunStart:        Compose(h.BeforeRunStart, next.BeforeRunStart),
+		TransformContext:      Compose(h.TransformContext, next.TransformContext),
+		BeforeProviderHeaders: Compose(h.BeforeProviderHeaders, next.BeforeProviderHeaders),
+		BeforeProviderRequest: Compose(h.BeforeProviderRequest, next.BeforeProviderRequest),
+		AfterProviderResponse: Compose(h.AfterProviderResponse, next.AfterProviderResponse),
+		BeforeToolCall:        Compose(h.BeforeToolCall, next.BeforeToolCall),
+		BeforeExecute:         Compose(h.BeforeExecute, next.BeforeExecute),
+		AfterToolCall:         Compose(h.AfterToolCall, next.AfterToolCall),
 
 		OnRunStart:           notifyBoth(h.OnRunStart, next.OnRunStart),
 		OnTurnStart:          notifyBoth(h.OnTurnStart, next.OnTurnStart),

@@ -85,6 +85,10 @@ func ReplyLimit(n int) Option { return func(r *Registration) { r.ReplyLimit = n 
 // nothing while it is down.
 func OnFailureOpen() Option { return func(r *Registration) { r.OnFailure = FailOpen } }
 
+// OnFailureClosed refuses when this hook fails. That is the default at every
+// gate but AfterProviderResponse.
+func OnFailureClosed() Option { return func(r *Registration) { r.OnFailure = FailClosed } }
+
 // OfKind says what sort of hook it is; without it, it is [KindGo].
 func OfKind(k Kind) Option { return func(r *Registration) { r.Kind = k } }
 
@@ -125,7 +129,7 @@ func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out]
 	var zero In
 	r := Registration{
 		Gate: zero.gate(), ID: cleanText(id), Version: cleanText(version),
-		Kind: KindGo, Phase: PhaseMutate, OnFailure: FailClosed,
+		Kind: KindGo, Phase: PhaseMutate, OnFailure: rulesOf[zero.gate()].policy,
 	}
 	for _, o := range opts {
 		o(&r)

@@ -1,11 +1,17 @@
 package hooks
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // The operations of a patch.
@@ -24,6 +30,8 @@ type change struct {
 	// path is a JSON pointer into the gate's input.
 	path  string
 	value any
+	// untold keeps the value out of the patch, and any digest of it.
+	untold bool
 }
 
 func lenOf(s *string) int {
@@ -76,6 +84,46 @@ func diffMessages(a, b []Message) []change {
 	return changes
 }
 
+// diffObjects says which members of a JSON object differ in want. Field is
+// where the object stands. Values that hold the same in other bytes differ.
+func diffObjects(field, old, want string) ([]change, error) {
+	var a, b map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(want), &b); err != nil || b == nil {
+		return nil, fmt.Errorf("the new %s is not a JSON object", field)
+	}
+	if old == want {
+		return nil, nil
+	}
+	_ = json.Unmarshal([]byte(old), &a) // what it was may be anything
+	var changes []change
+	add := func(op, name string, value any) {
+		changes = append(changes, change{field: field, op: op, path: "/" + field + "/" + escapePointer(name), value: value})
+	}
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if _, ok := b[name]; !ok {
+			add(opRemove, name, nil)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b)) {
+		switch before, ok := a[name]; {
+		case !ok:
+			add(opAdd, name, b[name])
+		case !bytes.Equal(before, b[name]):
+			add(opReplace, name, b[name])
+		}
+	}
+	if len(changes) == 0 {
+		// Only the bytes between the members differ, or their order.
+		changes = append(changes, change{field: field, op: opReplace, path: "/" + field, untold: true})
+	}
+	return changes, nil
+}
+
+// escapePointer makes a name one step of a JSON pointer.
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(cleanText(name))
+}
+
 // fieldsOf lists the changed fields, each once, in order.
 func fieldsOf(changes []change) []string {
 	var fields []string
@@ -105,7 +153,7 @@ func patchOf(changes []change, redacting bool) string {
 	for _, c := range changes {
 		o := operation{Op: c.op, Path: c.path}
 		switch {
-		case c.op == opRemove:
+		case c.op == opRemove, c.untold:
 		case redacting:
 			raw := encode(c.value)
 			sum, n := sha256.Sum256(raw), len(raw)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"iter"
 	"path"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -18,6 +19,37 @@ type Model interface {
 	// Stream does not retry after its first chunk. It returns promptly once
 	// ctx ends, and releases what it holds when the consumer stops early.
 	Stream(ctx context.Context, req ModelRequest) iter.Seq2[stream.Chunk, error]
+}
+
+// ProviderModel is a model that speaks HTTP. Where there are hooks at the
+// provider gates, the loop calls Request and Send in the place of Stream, and
+// asks the gates in between: the adapter never sees a hook.
+type ProviderModel interface {
+	Model
+	// Request writes the call down: the body, and the headers but those that
+	// carry credentials. It makes no connection and blocks on nothing.
+	Request(req ModelRequest) (ProviderRequest, error)
+	// Send makes the call as Stream does, with exactly the headers and the
+	// body of p; it adds credentials and what the transport needs. It calls
+	// received, unless that is nil, once the status and the header of the
+	// answer are there and before its body is read; an error of received ends
+	// the call and is yielded as it is.
+	Send(ctx context.Context, req ModelRequest, p ProviderRequest, received func(context.Context, ProviderResponse) error) iter.Seq2[stream.Chunk, error]
+}
+
+// ProviderRequest is a model call as it is about to be sent.
+type ProviderRequest struct {
+	// Headers are sorted by name, in canonical form, each name once.
+	Headers []hooks.Header
+	// Body is a JSON object.
+	Body string
+}
+
+// ProviderResponse is the beginning of a provider's answer.
+type ProviderResponse struct {
+	Status int
+	// Headers are as those of [ProviderRequest], without cookies.
+	Headers []hooks.Header
 }
 
 // ModelRequest is one model call. The model must not change what it points to.
@@ -47,6 +79,8 @@ type ModelError struct {
 	Message string
 	// Retryable says that the same call might succeed later.
 	Retryable bool
+	// RetryAfter is how long the provider asks to wait, 0 if it does not say.
+	RetryAfter time.Duration
 	// Err is the cause, nil if there is none; it is logged and not stored.
 	Err error
 }

@@ -1,0 +1,125 @@
+package hooks
+
+import (
+	"errors"
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// Header is one line of an HTTP header. Values are never stored, only names.
+type Header struct {
+	// Name is in canonical form, such as X-Trace-Id.
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+const (
+	// MaxHeaders is how many headers hooks may make of a request.
+	MaxHeaders = 64
+	// MaxHeaderName and MaxHeaderValue bound one header, in bytes.
+	MaxHeaderName  = 128
+	MaxHeaderValue = 8 << 10
+)
+
+// reserved are the headers that hooks may not set or remove: what the
+// transport decides, what names the connection, and what carries credentials.
+var reserved = map[string]bool{
+	"Accept-Encoding": true, "Connection": true, "Content-Encoding": true, "Content-Length": true, "Expect": true, "Host": true,
+	"Http2-Settings": true, "Keep-Alive": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"Api-Key": true, "Authorization": true, "Cookie": true, "Set-Cookie": true, "X-Api-Key": true, "X-Goog-Api-Key": true,
+}
+
+// CheckHeader says whether a hook may set h: a token that is not reserved, and
+// a value of printable ASCII, within the limits. The error names the header,
+// if it can be named, and never shows the value.
+func CheckHeader(h Header) error {
+	if err := checkHeaderName(h.Name); err != nil {
+		return err
+	}
+	if len(h.Value) > MaxHeaderValue {
+		return fmt.Errorf("header %s: the value has %d bytes, of %d allowed", h.Name, len(h.Value), MaxHeaderValue)
+	}
+	for i := range len(h.Value) {
+		if b := h.Value[i]; (b < ' ' || b > '~') && b != '\t' {
+			return fmt.Errorf("header %s: the value has a byte that is no printable ASCII", h.Name)
+		}
+	}
+	return nil
+}
+
+var errHeaderName = errors.New("a header's name must be 1 to 128 letters, digits or any of !#$%&'*+-.^_`|~")
+
+func checkHeaderName(name string) error {
+	if name == "" || len(name) > MaxHeaderName {
+		return errHeaderName
+	}
+	for i := range len(name) {
+		b := name[i]
+		letter := 'a' <= b|0x20 && b|0x20 <= 'z'
+		if !letter && (b < '0' || b > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", b) < 0 {
+			return errHeaderName
+		}
+	}
+	if n := textproto.CanonicalMIMEHeaderKey(name); reserved[n] || strings.HasPrefix(n, "Proxy-") {
+		return fmt.Errorf("header %s belongs to the transport or carries credentials: hooks may not change it", n)
+	}
+	return nil
+}
+
+// changeHeaders is headers with what a hook wants of them. What differs is
+// told by name, without the value.
+func changeHeaders(headers, set []Header, remove []string) ([]Header, []change, error) {
+	out := slices.Clone(headers)
+	var changes []change
+	at := func(name string) (int, bool) {
+		return slices.BinarySearchFunc(out, name, func(h Header, name string) int { return strings.Compare(h.Name, name) })
+	}
+	note := func(op, name string) {
+		changes = append(changes, change{field: "headers", op: op, path: "/headers/" + escapePointer(name), untold: true})
+	}
+	for _, name := range remove {
+		if err := checkHeaderName(name); err != nil {
+			return nil, nil, err
+		}
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		if i, ok := at(name); ok {
+			out = slices.Delete(out, i, i+1)
+			note(opRemove, name)
+		}
+	}
+	for _, h := range set {
+		if err := CheckHeader(h); err != nil {
+			return nil, nil, err
+		}
+		h.Name, h.Value = textproto.CanonicalMIMEHeaderKey(h.Name), strings.Trim(h.Value, " \t")
+		switch i, ok := at(h.Name); {
+		case !ok:
+			out = slices.Insert(out, i, h)
+			note(opAdd, h.Name)
+		case out[i].Value != h.Value:
+			out[i] = h
+			note(opReplace, h.Name)
+		}
+	}
+	if len(out) > MaxHeaders {
+		return nil, nil, fmt.Errorf("the request would have %d headers, of %d allowed", len(out), MaxHeaders)
+	}
+	return out, changes, nil
+}
+
+// headerDifference is what has to be set and removed to get from a to b.
+func headerDifference(a, b []Header) (set []Header, remove []string) {
+	for _, h := range b {
+		if !slices.Contains(a, h) {
+			set = append(set, h)
+		}
+	}
+	for _, h := range a {
+		if !slices.ContainsFunc(b, func(o Header) bool { return o.Name == h.Name }) {
+			remove = append(remove, h.Name)
+		}
+	}
+	return set, remove
+}
