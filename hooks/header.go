@@ -18,8 +18,9 @@ type Header struct {
 const (
 	// MaxHeaders is how many headers hooks may make of a request.
 	MaxHeaders = 64
-	// MaxHeaderName and MaxHeaderValue bound one header, in bytes.
-	MaxHeaderName  = 128
+	// MaxHeaderName bounds a name, in bytes.
+	MaxHeaderName = 128
+	// MaxHeaderValue bounds a value, in bytes.
 	MaxHeaderValue = 8 << 10
 )
 

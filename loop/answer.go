@@ -26,6 +26,8 @@ type answer struct {
 	finish  *stream.Finish
 	err     error
 	done    bool
+	// decisions are what hooks said of the answer and nobody has taken yet.
+	decisions []hooks.Decision
 	// ready has a value when there is something to take, room when there is
 	// room again.
 	ready chan struct{}
@@ -117,6 +119,27 @@ func (a *answer) end(err error) {
 	defer a.mu.Unlock()
 	a.err, a.done = err, true
 	notice(a.ready)
+}
+
+// begun reports whether anything of an answer has come.
+func (a *answer) begun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.blocks) > 0 || a.finish != nil
+}
+
+func (a *answer) decided(decisions []hooks.Decision) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.decisions = append(a.decisions, decisions...)
+}
+
+func (a *answer) takeDecisions() []hooks.Decision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	taken := a.decisions
+	a.decisions = nil
+	return taken
 }
 
 // take returns the deltas that are not durable yet, and whether the answer

@@ -25,7 +25,7 @@ func (r *runner) callModel(ctx context.Context) error {
 	callCtx, stop := context.WithCancel(ctx)
 	ans := newAnswer(t.Attempt)
 	pulled := make(chan struct{})
-	chunks := r.stream(callCtx, t)
+	chunks := r.stream(callCtx, t, ans)
 	go func() {
 		defer close(pulled)
 		ans.end(pull(callCtx, chunks, ans))
@@ -33,18 +33,8 @@ func (r *runner) callModel(ctx context.Context) error {
 	err := r.follow(ctx, ans)
 	stop()
 	r.join(pulled, "model call")
+	r.rulings = append(r.rulings, ans.takeDecisions()...)
 	return err
-}
-
-// stream prepares the call; the adapter is entered when the sequence is
-// read.
-func (r *runner) stream(ctx context.Context, t Turn) iter.Seq2[stream.Chunk, error] {
-	agent := r.engine.Agents[r.run().Agent]
-	req := ModelRequest{
-		Model: agent.ModelName, System: r.context.system, Messages: r.context.messages, Tools: specs(r.context.tools),
-		SessionID: r.job.SessionID, RunID: r.job.RunID, Turn: t.No, Attempt: t.Attempt,
-	}
-	return func(yield func(stream.Chunk, error) bool) { agent.Model.Stream(ctx, req)(yield) }
 }
 
 // pull reads the model into ans. A panic in an adapter fails the call and not
@@ -84,6 +74,7 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 			}
 			deltas, done := ans.take()
 			r.facts = deltas
+			r.rulings = append(r.rulings, ans.takeDecisions()...)
 			if done {
 				r.facts = append(r.facts, r.outcome(ans)...)
 				return nil
@@ -100,6 +91,9 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 			if err := r.catchCancel(ctx); err != nil {
 				return err
 			}
+		case <-r.expiry:
+			r.expired = true
+			return nil
 		case <-r.holder.Interrupt:
 			return nil
 		case <-ctx.Done():
@@ -111,16 +105,20 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 	}
 }
 
-// outcome turns the end of an answer into facts. A failed call fails the run
-// and keeps what was shown.
+// outcome turns the end of an answer into facts. A failed call is made again
+// if nothing was shown and the policy allows it; else it fails the run and
+// keeps what was shown.
 func (r *runner) outcome(ans *answer) []event.Payload {
 	var fail event.RunFailed
 	var me *ModelError
+	var refused *refusedResponse
 	switch {
 	case ans.err == nil && ans.finish != nil:
 		return ans.completed(r.engine.NewID)
 	case ans.err == nil:
 		fail = event.RunFailed{Reason: event.FailIncomplete, Error: "the model's answer ended in the middle: the connection closed before a finish reason came"}
+	case errors.As(ans.err, &refused):
+		fail = blockedRun(refused.reason)
 	case errors.As(ans.err, &me):
 		fail = event.RunFailed{Reason: event.FailModel}
 		text, changed := event.CleanText(me.Message)
@@ -130,6 +128,9 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 	}
 	if ans.err != nil {
 		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", ans.err)
+	}
+	if again, ok := r.retry(ans, fail); ok {
+		return []event.Payload{again}
 	}
 	t, _ := r.run().Turn()
 	t.Partial = ans.shown()

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -22,12 +23,14 @@ type Commands struct {
 	// Agents says which agent names exist; the first is used when a request
 	// names none.
 	Agents []string
-	// Hooks are asked about messages; only BeforeInput is used. Asker may be
-	// nil without it.
+	// Hooks are asked about messages and told of runs that end here; only
+	// BeforeInput and OnRunEnd are used. Asker may be nil without the former.
 	Hooks hooks.Hooks
 	Asker *hooks.Asker
 	NewID func() string
 	Now   func() time.Time
+	// Logger is told of hooks that panic. It may be nil without OnRunEnd.
+	Logger *slog.Logger
 }
 
 // CreateSession asks for a session.

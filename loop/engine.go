@@ -99,6 +99,11 @@ type runner struct {
 	prep *event.RunPrepared
 	// begun says that OnRunStart was called.
 	begun bool
+	// expiry has a value once the run's time is over, expired that it had.
+	expiry  <-chan time.Time
+	expired bool
+	// retryIn is how long to wait before the failed model call is made again.
+	retryIn time.Duration
 	// turnEnded is the last turn for which OnTurnEnd was called.
 	turnEnded int
 }
@@ -138,9 +143,9 @@ func (r *runner) asks(g gates) bool {
 	h := r.engine.Hooks
 	switch g {
 	case gatesRun:
-		return h.BeforeRunStart != nil || h.TransformContext != nil
+		return h.BeforeRunStart != nil || r.asks(gatesModel)
 	case gatesModel:
-		return h.TransformContext != nil
+		return h.TransformContext != nil || r.asksProvider()
 	case gatesTools:
 		return h.BeforeToolCall != nil || h.BeforeExecute != nil
 	case gatesNone:
@@ -167,6 +172,8 @@ func (r *runner) claimFact() event.Payload {
 	case event.ReleaseShutdown:
 	case event.ReleaseWorkerDead:
 		cause = event.ResumeTakeover
+	case event.ReleaseBackoff:
+		cause = event.ResumeRetry
 	case "":
 		cause = event.ResumeApproval
 	}
@@ -183,6 +190,7 @@ func (r *runner) hookSet() string {
 // advance is the loop: plan a step on what is durable and what is known, make
 // it durable, act.
 func (r *runner) advance(ctx context.Context) error {
+	defer r.watchTime()()
 	for {
 		st, err := r.commit(ctx)
 		if err != nil || r.lost() {
@@ -192,7 +200,9 @@ func (r *runner) advance(ctx context.Context) error {
 		switch st.act {
 		case actNone:
 		case actCallModel:
-			err = r.callModel(ctx)
+			if err = r.callModel(ctx); err == nil {
+				err = r.backOff(ctx)
+			}
 		case actRunTools:
 			err = r.runTools(ctx, r.cleared)
 		case actEnd:
@@ -224,7 +234,7 @@ func (r *runner) commit(ctx context.Context) (step, error) {
 		if err := r.pass(ctx, d, &st, p.agent); err != nil {
 			return step{}, err
 		}
-		if st.release {
+		if st.release && d.run().NotBefore == nil {
 			d.job(d.run().Ticket)
 		}
 		if len(d.a.Events) == 0 && d.err == nil {
@@ -256,19 +266,29 @@ func (r *runner) draft() *draft {
 		Actor: event.System("worker:" + r.holder.WorkerID),
 	})
 	d.worker, d.epoch = r.holder.WorkerID, r.epoch
-	d.add(r.facts...)
-	d.decide(r.rulings)
+	if n := len(r.facts) - 1; n >= 0 && len(r.rulings) > 0 && r.facts[n].EventType() == event.TypeRunFailed {
+		d.add(r.facts[:n]...)
+		d.end(r.rulings, r.facts[n])
+	} else {
+		d.add(r.facts...)
+		d.decide(r.rulings)
+	}
 	d.a.Epoch = r.epoch
-	d.a.Deltas = onlyDeltas(r.facts)
+	d.a.Deltas = onlyDeltas(r.facts) && len(r.rulings) == 0
 	return d
 }
 
 func (r *runner) planner() planner {
 	agent, known := r.engine.Agents[r.run().Agent]
-	return planner{
-		newID: r.engine.NewID, agent: agent, known: known,
+	p := planner{
+		newID: r.engine.NewID, agent: agent, known: known, overdue: r.overdue(),
 		leaving: closed(r.holder.Leaving) || closed(r.holder.Interrupt),
 	}
+	if r.retryIn > 0 {
+		at := r.engine.Now().Add(r.retryIn).UTC().Truncate(time.Microsecond)
+		p.retryAt = &at
+	}
+	return p
 }
 
 // append sends d. On success the facts are durable. On a conflict it folds in

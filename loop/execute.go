@@ -85,6 +85,9 @@ func (r *runner) followTools(ctx context.Context, ended <-chan execution, open i
 			if err := r.catchCancel(ctx); err != nil {
 				return open, err
 			}
+		case <-r.expiry:
+			r.expired = true
+			return open, nil
 		case <-r.holder.Interrupt:
 			return open, nil
 		case <-ctx.Done():

@@ -97,7 +97,8 @@ func failsClosed(t *testing.T, gate hooks.Gate, outcome hooks.Outcome, set hooks
 		if got := results(s)[0]; got.Reason != hooks.ReasonWithheld || got.Content != hooks.WithheldText || got.IsError {
 			t.Errorf("result %+v; want it withheld", got)
 		}
-	case hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext:
+	case hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext,
+		hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse:
 	}
 	rec := ledger(b, id)
 	if len(rec) != 1 || rec[0].Gate != gate || rec[0].Outcome != outcome || rec[0].FailedOpen || rec[0].ReasonCode != "hook."+string(outcome) ||

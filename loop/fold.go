@@ -103,15 +103,19 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 		r.Ticket, r.NotBefore, r.QueuedFor = p.Ticket, nil, p.Cause
 	case event.RunStarted:
 		r.WorkerID, r.Epoch, r.Started, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, true, nil, p.HookSet
+		r.HeldSince = e.At
 	case event.RunResumed:
 		r.WorkerID, r.Epoch, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, nil, p.HookSet
+		r.HeldSince = e.At
 	case event.RunPrepared:
 		r.Prepared = &p
 	case event.RunSuspended:
 		r.WorkerID, r.ReleasedFor = "", ""
+		r = r.letGo(e.At)
 	case event.RunReleased:
 		r.WorkerID, r.Epoch, r.Ticket, r.NotBefore = "", p.Epoch, p.Ticket, p.NotBefore
 		r.ReleasedFor = p.Cause
+		r = r.letGo(e.At)
 		if p.Cause == event.ReleaseWorkerDead {
 			r.Takeovers++
 		}
@@ -136,9 +140,18 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 	return r
 }
 
+// letGo ends a lease. Clocks that disagree never make the time shorter.
+func (r Run) letGo(at time.Time) Run {
+	if !r.HeldSince.IsZero() {
+		r.Held += max(0, at.Sub(r.HeldSince))
+	}
+	r.HeldSince = time.Time{}
+	return r
+}
+
 func (r Run) ended(at time.Time, reason, text string) Run {
 	r.WorkerID, r.Reason, r.Error, r.EndedAt, r.NotBefore = "", reason, text, at, nil
-	return r
+	return r.letGo(at)
 }
 
 func (t Turn) apply(e event.Event, p event.Payload) Turn {
@@ -153,6 +166,9 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 		t.Partial = appendBlock(t.Partial, p)
 	case event.AssistantDiscarded:
 		t.Partial, t.FirstSeq = nil, 0
+		if p.Reason != discardInterrupted {
+			t.Failed++
+		}
 	case event.AssistantCompleted:
 		t.MessageID, t.Finish, t.FinishRaw, t.Usage = p.MessageID, p.Finish, p.FinishRaw, p.Usage
 		t.Partial, t.FirstSeq = nil, 0

@@ -85,23 +85,17 @@ func void(decisions []hooks.Decision) []hooks.Decision {
 // passRun asks BeforeRunStart, once per run: whatever follows is in the same
 // append as the answer.
 func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (ended bool, err error) {
-	in := hooks.BeforeRunStart{RunRef: r.ref(), System: agent.System, Messages: history(d.state.Messages), Tools: []string{}}
-	for _, t := range agent.Tools {
-		in.Tools = append(in.Tools, t.Spec().Name)
-	}
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1), in, nil)
-	if err != nil {
-		return false, err
+	said := ruling[hooks.BeforeRunStart]{verdict: hooks.Verdict[hooks.BeforeRunStart]{Action: hooks.ActionContinue}}
+	if r.engine.Hooks.BeforeRunStart != nil {
+		if said, err = r.askRun(ctx, d, agent); err != nil {
+			return false, err
+		}
 	}
 	if v := said.verdict; v.Action == hooks.ActionBlock {
 		*st = r.blocked(d, v.Reason, said.decisions)
 		return true, nil
 	}
-	if v := said.verdict; len(v.Changed) > 0 {
-		if r.prep == nil {
-			p := r.prepared(in, v.Value)
-			r.prep = &p
-		}
+	if r.prep != nil {
 		d.add(*r.prep)
 	}
 	if h := r.engine.Hooks.OnRunStart; h != nil && !r.begun {
@@ -110,6 +104,20 @@ func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (
 	}
 	r.pending = said.decisions
 	return false, nil
+}
+
+// askRun leaves in r.prep what the hooks changed.
+func (r *runner) askRun(ctx context.Context, d *draft, agent Agent) (ruling[hooks.BeforeRunStart], error) {
+	in := hooks.BeforeRunStart{RunRef: r.ref(), System: agent.System, Messages: history(d.state.Messages), Tools: []string{}}
+	for _, t := range agent.Tools {
+		in.Tools = append(in.Tools, t.Spec().Name)
+	}
+	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1), in, nil)
+	if err == nil && len(said.verdict.Changed) > 0 && r.prep == nil {
+		p := r.prepared(in, said.verdict.Value)
+		r.prep = &p
+	}
+	return said, err
 }
 
 func (r *runner) prepared(in, out hooks.BeforeRunStart) event.RunPrepared {
@@ -128,12 +136,16 @@ func (r *runner) prepared(in, out hooks.BeforeRunStart) event.RunPrepared {
 
 // blocked ends the run because a gate of it or of its model call said no.
 func (r *runner) blocked(d *draft, reason hooks.Reason, decisions []hooks.Decision) step {
+	d.end(decisions, blockedRun(reason))
+	return step{act: actEnd}
+}
+
+func blockedRun(reason hooks.Reason) event.RunFailed {
 	text, sanitized := event.CleanText(reason.Text)
 	if text == "" {
 		text = "a check refused the run"
 	}
-	d.end(decisions, event.RunFailed{Reason: event.FailBlocked, Error: event.Shorten(text, 2000), Sanitized: sanitized})
-	return step{act: actEnd}
+	return event.RunFailed{Reason: event.FailBlocked, Error: event.Shorten(text, 2000), Sanitized: sanitized}
 }
 
 // passModel asks TransformContext and completes the request.
@@ -157,6 +169,15 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 		return nil
 	}
 	r.context = modelCall{system: system, messages: said.verdict.Value.Messages, tools: d.run().tools(agent)}
+	more, blocked, err := r.passProvider(ctx, agent, t.No, req.Attempt)
+	if err != nil {
+		return err
+	}
+	decisions = append(decisions, more...)
+	if blocked != nil {
+		*st = r.blocked(d, *blocked, decisions)
+		return nil
+	}
 	req.MessageIDs = []string{}
 	for _, m := range r.context.messages {
 		req.MessageIDs = append(req.MessageIDs, m.ID)
@@ -177,6 +198,10 @@ type modelCall struct {
 	system   string
 	messages []hooks.Message
 	tools    []Tool
+	// provider is the HTTP request as the provider gates left it; nil if no
+	// gate was asked. broken is why there is none.
+	provider *ProviderRequest
+	broken   error
 }
 
 // clearance is a call that every gate let through: the only thing that
@@ -277,6 +302,11 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 		by := "permission"
 		if v.Action == hooks.ActionAsk {
 			by = string(hooks.GateBeforeToolCall)
+		}
+		if agent.Unattended {
+			r.block(d, c, by, hooks.Reason{Code: "no_approver", Text: "It needs a person's yes, and this agent has nobody to ask."})
+			d.decide(said.decisions)
+			return nil, nil
 		}
 		text, sanitized := event.CleanText(v.Reason.Text)
 		d.add(event.ApprovalRequested{

@@ -121,6 +121,9 @@ func (c *Commands) replan(
 			return false, err
 		}
 		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
+			if now := d.run(); err == nil && now.Status.Terminal() && !r.Status.Terminal() {
+				notifyEnd(ctx, c.Logger, c.Hooks, tenantID, sessionID, now)
+			}
 			return err == nil, err
 		}
 	}

@@ -154,6 +154,12 @@ type Agent struct {
 	// Permissions say which calls need a person's yes and which never run. The
 	// first that matches a tool decides; a tool that none matches may run.
 	Permissions []Permission
+	// Unattended says that there is nobody to ask: what needs a person's yes
+	// is blocked.
+	Unattended bool
+	// Limits end its runs, Retry says when its model calls are made again.
+	Limits Limits
+	Retry  Retry
 }
 
 // Permission is a rule about tools, before any hook is asked.

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"context"
+	"log/slog"
 	"runtime/debug"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -36,23 +37,34 @@ func (r *runner) endTurns(ctx context.Context, write []event.Payload) {
 func (r *runner) ended(ctx context.Context) {
 	run := r.run()
 	r.log.Info("run leaves the worker", "epoch", r.epoch, "seq", r.state.LastSeq, "status", run.Status, "reason", run.Reason)
-	if r.engine.Hooks.OnRunEnd != nil && run.Status.Terminal() {
-		r.notify("OnRunEnd", func() {
-			r.engine.Hooks.OnRunEnd(ctx, hooks.RunEnd{RunRef: r.ref(), Status: string(run.Status), Reason: run.Reason})
-		})
+	if run.Status.Terminal() {
+		notifyEnd(ctx, r.log, r.engine.Hooks, r.job.TenantID, r.job.SessionID, run)
 	}
+}
+
+// notifyEnd tells of the end of a run, wherever it ended.
+func notifyEnd(ctx context.Context, log *slog.Logger, h hooks.Hooks, tenantID, sessionID string, run Run) {
+	if h.OnRunEnd == nil {
+		return
+	}
+	ref := hooks.RunRef{TenantID: tenantID, SessionID: sessionID, RunID: run.ID, Agent: run.Agent}
+	notify(log, "OnRunEnd", func() {
+		h.OnRunEnd(ctx, hooks.RunEnd{RunRef: ref, Status: string(run.Status), Reason: run.Reason})
+	})
 }
 
 func (r *runner) ref() hooks.RunRef {
 	return hooks.RunRef{TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID, Agent: r.run().Agent}
 }
 
+func (r *runner) notify(name string, call func()) { notify(r.log, name, call) }
+
 // notify calls a notification hook; what it panics with does not reach the
 // run.
-func (r *runner) notify(name string, call func()) {
+func notify(log *slog.Logger, name string, call func()) {
 	defer func() {
 		if v := recover(); v != nil {
-			r.log.Error("hook panicked", "hook", name, "panic", v, "stack", string(debug.Stack()))
+			log.Error("hook panicked", "hook", name, "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
 	call()

@@ -3,8 +3,10 @@ package loop
 import (
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -55,6 +57,10 @@ type planner struct {
 	known bool
 	// leaving asks for the run to be handed back at the next step.
 	leaving bool
+	// overdue says that the run's time is over.
+	overdue bool
+	// retryAt is set if the next model call is too far off to wait for it.
+	retryAt *time.Time
 }
 
 // next returns the step that follows from s for a run that this worker holds.
@@ -78,12 +84,18 @@ func (p planner) next(s State, r Run) step {
 		}
 	}
 	st := p.proceed(r)
-	if p.leaving && st.act != actEnd {
-		return step{
-			write:   []event.Payload{event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: r.WorkerID, Epoch: s.Epoch + 1, Ticket: r.Ticket + 1}},
-			act:     actEnd,
-			release: true,
-		}
+	released := event.RunReleased{WorkerID: r.WorkerID, Epoch: s.Epoch + 1, Ticket: r.Ticket + 1}
+	switch {
+	case st.act == actEnd:
+	case p.overdue:
+		return step{write: timedOut(p.newID, r, p.agent.Limits), act: actEnd}
+	case p.retryAt != nil:
+		// The sweeper queues it again once it is due.
+		released.Cause, released.NotBefore = event.ReleaseBackoff, p.retryAt
+		return step{write: []event.Payload{released}, act: actEnd, release: true}
+	case p.leaving:
+		released.Cause = event.ReleaseShutdown
+		return step{write: []event.Payload{released}, act: actEnd, release: true}
 	}
 	return st
 }
@@ -100,13 +112,13 @@ func (p planner) proceed(r Run) step {
 	case TurnCalling:
 		// The call was cut in the middle. What it showed is void.
 		st := p.callModel(t.Attempt + 1)
-		st.write = append([]event.Payload{event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"}}, st.write...)
+		st.write = append([]event.Payload{event.AssistantDiscarded{Attempt: t.Attempt, Reason: discardInterrupted}}, st.write...)
 		return st
 	case TurnAnswered:
 		if !t.settled() {
 			return step{gates: gatesTools}
 		}
-		return p.endTurn(t)
+		return p.endTurn(r, t)
 	case TurnCompleted, TurnStopped:
 		// Never the last word of a log: both are written together with what
 		// follows.
@@ -131,9 +143,12 @@ func (p planner) callModel(attempt int) step {
 	}
 }
 
-func (p planner) endTurn(t Turn) step {
+func (p planner) endTurn(r Run, t Turn) step {
 	if len(t.Calls) == 0 {
 		return step{write: []event.Payload{event.TurnCompleted{}, event.RunCompleted{Reason: t.Finish}}, act: actEnd}
+	}
+	if fail, ok := p.agent.Limits.exceeded(r); ok {
+		return step{write: []event.Payload{event.TurnCompleted{}, fail}, act: actEnd}
 	}
 	st := p.newTurn()
 	st.write = append([]event.Payload{event.TurnCompleted{}}, st.write...)
@@ -145,6 +160,14 @@ func (r *runner) refused(tool Tool, ok bool, c Call) event.ToolResult {
 	res := event.ToolResult{CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, IsError: true}
 	if !ok {
 		res.Reason, res.Content = hooks.ReasonUnknownTool, "There is no tool called "+event.Shorten(c.Name, 80)+". Nothing was run."
+		return res
+	}
+	if !json.Valid([]byte(c.final())) {
+		// Never repaired: what is missing is not for us to make up.
+		res.Reason, res.Content = hooks.ReasonInvalidArguments, "The arguments are not whole JSON, so nothing was run. Send the call again with complete arguments."
+		if t, _ := r.run().Turn(); t.Finish == stream.FinishLength {
+			res.Content = "The arguments were cut off by the output limit, so nothing was run. Send the call again with shorter arguments."
+		}
 		return res
 	}
 	text, sanitized := event.CleanText(validate(tool, c).Error())

@@ -76,7 +76,11 @@ type Run struct {
 	QueuedFor string
 	NotBefore *time.Time
 	// Takeovers counts releases from dead workers since a step last finished.
-	Takeovers       int
+	Takeovers int
+	// Held is how long workers held the run in earlier leases, HeldSince when
+	// the present one began, by the clocks of those who wrote.
+	Held            time.Duration
+	HeldSince       time.Time
 	CancelRequested bool
 	// CancelReason is what the one who cancelled said.
 	CancelReason string
@@ -114,8 +118,10 @@ type Turn struct {
 	// No counts from 1 in the run.
 	No     int
 	Status TurnStatus
-	// Attempt is the last model call's number, 0 before the first.
+	// Attempt is the last model call's number, 0 before the first, and Failed
+	// how many of the calls failed and were made again.
 	Attempt int
+	Failed  int
 	// Model is the name that the last attempt asked for.
 	Model string
 	// MessageID is the assistant message, once it is stored.

@@ -176,9 +176,9 @@ func TestNothingRunsWithoutAToolOrValidArguments(t *testing.T) {
 		says   string
 	}{
 		"unknown tool":     {"{}", other, hooks.ReasonUnknownTool, "There is no tool called look"},
-		"not JSON":         {"{", ran, hooks.ReasonInvalidArguments, "The arguments are not valid"},
+		"not JSON":         {"{", ran, hooks.ReasonInvalidArguments, "The arguments are not whole JSON"},
 		"not an object":    {"[1]", ran, hooks.ReasonInvalidArguments, "The arguments are not valid"},
-		"half an argument": {`{"a": "x`, ran, hooks.ReasonInvalidArguments, "unexpected end of JSON input"},
+		"half an argument": {`{"a": "x`, ran, hooks.ReasonInvalidArguments, "The arguments are not whole JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

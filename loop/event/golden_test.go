@@ -37,6 +37,10 @@ var samples = []event.Payload{
 	event.ModelRequested{Attempt: 1, Model: "some-model", MessageIDs: []string{"m-1"}, Tools: []string{"look"}},
 	event.AssistantDelta{Attempt: 1, Lane: stream.LaneText, BlockID: "0", Text: "let me ", Sanitized: true},
 	event.AssistantDiscarded{Attempt: 1, Reason: "interrupted"},
+	event.AssistantDiscarded{
+		Attempt: 1, Reason: "failed", Error: "the provider is busy", Code: "overloaded", Status: 529,
+		RetryAt: new(time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)), Sanitized: true,
+	},
 	event.AssistantCompleted{
 		Attempt: 2, MessageID: "m-3", Finish: stream.FinishToolCalls, FinishRaw: "tool_use",
 		Usage: stream.Usage{InputTokens: 3, OutputTokens: 5}, FirstSeq: 9, Sanitized: true,

@@ -146,6 +146,8 @@ const (
 	ResumeTakeover ResumeCause = "takeover"
 	ResumeRelease  ResumeCause = "release"
 	ResumeApproval ResumeCause = "approval"
+	// ResumeRetry: a model call that failed is made again after a wait.
+	ResumeRetry ResumeCause = "retry"
 )
 
 // RunResumed is a later claim of a run.
@@ -164,6 +166,9 @@ type ReleaseCause string
 const (
 	ReleaseWorkerDead ReleaseCause = "worker_dead"
 	ReleaseShutdown   ReleaseCause = "shutdown"
+	// ReleaseBackoff: a model call failed, and the next is too far off to hold
+	// the run until then.
+	ReleaseBackoff ReleaseCause = "backoff"
 )
 
 // RunReleased takes the lease away and queues the run again under Ticket.
@@ -205,8 +210,18 @@ type AssistantDelta struct {
 
 // AssistantDiscarded voids every delta of Attempt.
 type AssistantDiscarded struct {
-	Attempt int    `json:"attempt"`
-	Reason  string `json:"reason"`
+	Attempt int `json:"attempt"`
+	// Reason is "interrupted" if the call's worker was stopped or died, and
+	// "failed" if the call failed before it showed anything and is made again.
+	Reason string `json:"reason"`
+	// Error is a sentence for people, Code the provider's own word and Status
+	// the HTTP status, for a call that failed.
+	Error  string `json:"error,omitempty"`
+	Code   string `json:"code,omitempty"`
+	Status int    `json:"status,omitempty"`
+	// RetryAt is when the next attempt is due (UTC); nil means at once.
+	RetryAt   *time.Time `json:"retry_at,omitempty"`
+	Sanitized bool       `json:"sanitized,omitempty"`
 }
 
 // AssistantCompleted is the whole answer of a model call.
@@ -325,6 +340,10 @@ const (
 	FailBlocked FailReason = "blocked"
 	// FailPoisoned: the run took too many workers down with it.
 	FailPoisoned FailReason = "poisoned"
+	// FailTurnLimit, FailRepeatedCalls and FailTimeout: a limit of the agent.
+	FailTurnLimit     FailReason = "turn_limit"
+	FailRepeatedCalls FailReason = "repeated_calls"
+	FailTimeout       FailReason = "timeout"
 )
 
 // RunCancelled ends a run that was cancelled.

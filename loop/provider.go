@@ -1,0 +1,121 @@
+package loop
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// asksProvider reports whether there is a hook at a provider gate.
+func (r *runner) asksProvider() bool {
+	h := r.engine.Hooks
+	return h.BeforeProviderHeaders != nil || h.BeforeProviderRequest != nil || h.AfterProviderResponse != nil
+}
+
+// passProvider asks the gates about the HTTP request of the call, before
+// anything of it is announced or sent. It leaves the request in r.context.
+func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt int) (decisions []hooks.Decision, blocked *hooks.Reason, err error) {
+	model, ok := agent.Model.(ProviderModel)
+	if !ok || !r.asksProvider() {
+		return nil, nil, nil
+	}
+	p, err := model.Request(r.modelRequest(agent, turn, attempt))
+	if err != nil {
+		// The call must not go out by a way that asks nobody.
+		r.context.broken = err
+		return nil, nil, nil
+	}
+	at := func(g hooks.Gate) hooks.Position { return r.position(g, turn, strconv.Itoa(turn), attempt) }
+	headers, err := askOnce(ctx, r, r.engine.Hooks.BeforeProviderHeaders, at(hooks.GateBeforeProviderHeaders),
+		hooks.BeforeProviderHeaders{RunRef: r.ref(), Turn: turn, Attempt: attempt, Model: agent.ModelName, Headers: p.Headers}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	decisions = headers.decisions
+	if headers.verdict.Action == hooks.ActionBlock {
+		return decisions, &headers.verdict.Reason, nil
+	}
+	body, err := askOnce(ctx, r, r.engine.Hooks.BeforeProviderRequest, at(hooks.GateBeforeProviderRequest),
+		hooks.BeforeProviderRequest{RunRef: r.ref(), Turn: turn, Attempt: attempt, Model: agent.ModelName, Body: p.Body}, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	decisions = append(decisions[:len(decisions):len(decisions)], body.decisions...)
+	if body.verdict.Action == hooks.ActionBlock {
+		return decisions, &body.verdict.Reason, nil
+	}
+	r.context.provider = &ProviderRequest{Headers: headers.verdict.Value.Headers, Body: body.verdict.Value.Body}
+	return decisions, nil, nil
+}
+
+func (r *runner) modelRequest(agent Agent, turn, attempt int) ModelRequest {
+	return ModelRequest{
+		Model: agent.ModelName, System: r.context.system, Messages: r.context.messages, Tools: specs(r.context.tools),
+		SessionID: r.job.SessionID, RunID: r.job.RunID, Turn: turn, Attempt: attempt,
+	}
+}
+
+// stream prepares the call; the adapter is entered when the sequence is
+// read.
+func (r *runner) stream(ctx context.Context, t Turn, ans *answer) iter.Seq2[stream.Chunk, error] {
+	agent, call := r.engine.Agents[r.run().Agent], r.context
+	req := r.modelRequest(agent, t.No, t.Attempt)
+	received := r.received(t, ans)
+	return func(yield func(stream.Chunk, error) bool) {
+		switch {
+		case call.broken != nil:
+			yield(stream.Chunk{}, call.broken)
+		case call.provider != nil:
+			agent.Model.(ProviderModel).Send(ctx, req, *call.provider, received)(yield)
+		default:
+			agent.Model.Stream(ctx, req)(yield)
+		}
+	}
+}
+
+// refusedResponse ends a call whose answer a hook does not want read.
+type refusedResponse struct{ reason hooks.Reason }
+
+func (*refusedResponse) Error() string { return "a hook refused the provider's answer" }
+
+// received asks AfterProviderResponse. The adapter calls it from where it
+// reads, so it works on copies; ans takes the decisions.
+func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderResponse) error {
+	h := r.engine.Hooks.AfterProviderResponse
+	if h == nil {
+		return nil
+	}
+	p := r.position(hooks.GateAfterProviderResponse, t.No, strconv.Itoa(t.No), t.Attempt)
+	in := hooks.AfterProviderResponse{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Model: t.Model}
+	return func(ctx context.Context, resp ProviderResponse) error {
+		in.Status, in.Headers = resp.Status, visibleHeaders(resp.Headers)
+		v, decisions, err := hooks.Ask(ctx, r.engine.Asker, h, p, in, nil)
+		if err != nil {
+			return err
+		}
+		ans.decided(decisions)
+		if v.Action == hooks.ActionBlock {
+			return &refusedResponse{v.Reason}
+		}
+		return nil
+	}
+}
+
+// visibleHeaders is what hooks see of an answer's header: valid text, bounded,
+// without cookies.
+func visibleHeaders(headers []hooks.Header) []hooks.Header {
+	out := make([]hooks.Header, 0, len(headers))
+	for _, h := range headers {
+		if strings.EqualFold(h.Name, "Set-Cookie") || len(out) == hooks.MaxHeaders {
+			continue
+		}
+		value, _ := event.CleanText(h.Value)
+		out = append(out, hooks.Header{Name: h.Name, Value: event.Shorten(value, hooks.MaxHeaderValue)})
+	}
+	return out
+}
