@@ -31,6 +31,9 @@ BUF := $(TOOLS)/buf
 GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
 
 PROTO := $(wildcard api/proto)
+# The protos that clients in the field were made from: what `lint` compares with,
+# a file since a fresh clone for a build may have no history.
+RELEASED := api/released.txtpb
 
 .PHONY: build
 build: need-go ## Build bin/agentd, one static binary
@@ -61,6 +64,7 @@ lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its form
 	CGO_ENABLED=0 go vet -tags faults ./...
 	$(if $(PROTO),$(BUF) lint)
 	$(if $(PROTO),$(BUF) format --diff --exit-code)
+	$(if $(PROTO),$(BUF) breaking --against $(RELEASED))
 
 .PHONY: fmt
 fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the protos
@@ -72,6 +76,12 @@ fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the p
 generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen from api/proto, then go generate
 	$(if $(PROTO),$(BUF) generate)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
+
+# Only after a release: what was added since is taken back as long as it is not here.
+.PHONY: release-protos
+release-protos: need-go $(BUF) ## Take the protos as they are for released; what breaks the released ones is refused
+	$(BUF) breaking --against $(RELEASED)
+	$(BUF) build --as-file-descriptor-set --exclude-source-info -o $(RELEASED)
 
 .PHONY: record
 record: need-go setup-run ## Record the session that README.md shows, and the columns in docs/sql.md
@@ -94,7 +104,7 @@ clean: ## Remove what was built, the tools included
 
 .PHONY: help
 help: ## Say what there is
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: need-go
 need-go:
