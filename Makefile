@@ -28,7 +28,7 @@ PKG ?= ./...
 TOOLS := bin/tools
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 BUF := $(TOOLS)/buf
-GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go
+GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go $(TOOLS)/openapi
 
 PROTO := $(wildcard api/proto)
 # The protos that clients in the field were made from: what `lint` compares with,
@@ -73,7 +73,7 @@ fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the p
 
 # Local plugins only: this works without a network once the tools are built.
 .PHONY: generate
-generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen from api/proto, then go generate
+generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen and api/openapi from api/proto, then go generate
 	$(if $(PROTO),$(BUF) generate)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
@@ -129,3 +129,7 @@ $(TOOLS)/protoc-gen-go: tools/gen/go.mod tools/gen/go.sum | need-go
 
 $(TOOLS)/protoc-gen-connect-go: tools/gen/go.mod tools/gen/go.sum | need-go
 	@$(call GO_TOOL,gen,connectrpc.com/connect/cmd/protoc-gen-connect-go)
+
+# This one is the repository's own, and in its module.
+$(TOOLS)/openapi: $(wildcard tools/openapi/*.go) go.mod | need-go
+	CGO_ENABLED=0 go build -trimpath -o $@ ./tools/openapi && touch $@

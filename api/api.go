@@ -136,6 +136,7 @@ func New(c Config) http.Handler {
 	inner.Handle("GET /v1/runs/{id}/events", &sse.Handler{
 		Open: s.openRunSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
 	})
+	inner.HandleFunc("GET /openapi.json", serveDocument)
 	inner.HandleFunc("/", s.noRoute)
 
 	outer := http.NewServeMux()

@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
@@ -68,11 +69,19 @@ func TestKeyGuardsEveryRouteButHealth(t *testing.T) {
 	if res := b.get(t, "/healthz", nil); res.status != http.StatusOK {
 		t.Errorf("/healthz: %d, want 200", res.status)
 	}
-	for _, path := range []string{"/", "/v1/nothing", "/healthz/x", "/v1/sessions/x/events"} {
+	for _, path := range []string{"/", "/v1/nothing", "/healthz/x"} {
 		if res := b.get(t, path, nil); res.status != http.StatusUnauthorized {
 			t.Errorf("%s: %d, want 401", path, res.status)
 		}
 	}
+	d, _ := setup(t).documented(t)
+	d.routes(func(method, path string, call protoreflect.MethodDescriptor) {
+		// A stream of Connect has its error in the body.
+		res := b.tryOut(t, method, path, call)
+		if streams := call != nil && call.IsStreamingServer(); !streams && res.status != http.StatusUnauthorized {
+			t.Errorf("%s %s: %d, want 401", method, path, res.status)
+		}
+	})
 	for _, option := range []connect.ClientOption{connect.WithClientOptions(), connect.WithHTTPGet(), connect.WithGRPCWeb()} {
 		sessions := agentdv1connect.NewSessionServiceClient(b.client, b.url, option)
 		runs := agentdv1connect.NewRunServiceClient(b.client, b.url, option)
