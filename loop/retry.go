@@ -48,10 +48,11 @@ func (p Retry) wait(n int, asked time.Duration) time.Duration {
 	if n <= 16 {
 		own = min(firstWait<<(n-1), limit)
 	}
+	own = own/2 + rand.N(own/2+1)
 	if asked > 0 {
-		return min(asked+rand.N(own/2+1), limit)
+		return min(max(asked, own)+rand.N(asked/8+1), limit)
 	}
-	return own/2 + rand.N(own/2+1)
+	return own
 }
 
 // Why an attempt of a model call is void.
