@@ -23,8 +23,8 @@ type gated struct {
 	id string
 
 	mu sync.Mutex
-	// asked has the positions at which a hook was asked, in order.
-	asked []hooks.Position
+	// asked is where a hook was asked, in order.
+	asked []asking
 	// count is how many appends there were; kill is asked about each of them.
 	count int
 	kill  func(n int) bool
@@ -36,39 +36,46 @@ type gated struct {
 	die context.CancelFunc
 }
 
-func (g *gated) ask(gate hooks.Gate, ref hooks.RunRef, turn int, subject string, attempt int) {
+// asking is what one call of a hook was told: which decision it is to make,
+// and about what.
+type asking struct {
+	id string
+	hooks.Position
+}
+
+func (g *gated) ask(ctx context.Context, gate hooks.Gate, ref hooks.RunRef, turn int, subject string, attempt int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.asked = append(g.asked, hooks.Position{
+	g.asked = append(g.asked, asking{id: hooks.DecisionID(ctx), Position: hooks.Position{
 		TenantID: looptest.Tenant, SessionID: g.id, RunID: ref.RunID, Turn: turn, Gate: gate, Subject: subject, Attempt: attempt,
-	})
+	}})
 }
 
 func (g *gated) hooks() hooks.Hooks {
 	system, args, text := "be brief", `{"n":3}`, "reviewed"
 	return hooks.Hooks{
-		BeforeInput: func(_ context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
-			g.ask(hooks.GateBeforeInput, hooks.RunRef{}, 0, in.InputID, 1)
+		BeforeInput: func(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+			g.ask(ctx, hooks.GateBeforeInput, hooks.RunRef{}, 0, in.InputID, 1)
 			return hooks.BeforeInputResult{Action: hooks.ActionContinue, Reason: hooks.Reason{Text: "fine"}}, nil
 		},
-		BeforeRunStart: func(_ context.Context, in hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
-			g.ask(hooks.GateBeforeRunStart, in.RunRef, 0, in.RunID, 1)
+		BeforeRunStart: func(ctx context.Context, in hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
+			g.ask(ctx, hooks.GateBeforeRunStart, in.RunRef, 0, in.RunID, 1)
 			return hooks.BeforeRunStartResult{Action: hooks.ActionTransform, System: &system}, nil
 		},
-		TransformContext: func(_ context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
-			g.ask(hooks.GateTransformContext, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
+		TransformContext: func(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
+			g.ask(ctx, hooks.GateTransformContext, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
 			return hooks.TransformContextResult{Action: hooks.ActionTransform, Messages: reword(in.Messages, "reworded")}, nil
 		},
-		BeforeToolCall: func(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
-			g.ask(hooks.GateBeforeToolCall, in.RunRef, in.Turn, in.Call.ID, in.Revision)
+		BeforeToolCall: func(ctx context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+			g.ask(ctx, hooks.GateBeforeToolCall, in.RunRef, in.Turn, in.Call.ID, in.Revision)
 			return hooks.BeforeToolCallResult{Action: hooks.ActionTransform, Arguments: &args}, nil
 		},
-		BeforeExecute: func(_ context.Context, in hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
-			g.ask(hooks.GateBeforeExecute, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
+		BeforeExecute: func(ctx context.Context, in hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
+			g.ask(ctx, hooks.GateBeforeExecute, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
 			return hooks.BeforeExecuteResult{Action: hooks.ActionContinue}, nil
 		},
-		AfterToolCall: func(_ context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
-			g.ask(hooks.GateAfterToolCall, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
+		AfterToolCall: func(ctx context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
+			g.ask(ctx, hooks.GateAfterToolCall, in.RunRef, in.Turn, in.Call.ID, in.Attempt)
 			return hooks.AfterToolCallResult{Action: hooks.ActionTransform, Content: &text}, nil
 		},
 	}
@@ -146,11 +153,11 @@ func (g *gated) play(t *testing.T) loop.Job {
 	return j
 }
 
-// positions counts the positions of a ledger.
-func positions(rec []loop.LedgerRow) map[hooks.Position]int {
-	out := map[hooks.Position]int{}
+// recorded counts the rows of a ledger by their decision.
+func recorded(rec []loop.LedgerRow) map[string]int {
+	out := map[string]int{}
 	for _, r := range rec {
-		out[r.Position]++
+		out[r.ID]++
 	}
 	return out
 }
@@ -158,7 +165,7 @@ func positions(rec []loop.LedgerRow) map[hooks.Position]int {
 // TestDecidedOnceWhateverDies kills whoever writes in the middle of each append
 // of a run with all gates and an approval, before or after it was written. What
 // was decided is not asked again; what was asked and not decided is asked again
-// at the same position; the ledger has every position once.
+// for the same decision; the ledger has every decision once.
 func TestDecidedOnceWhateverDies(t *testing.T) {
 	t.Parallel()
 	for _, written := range []bool{false, true} {
@@ -188,15 +195,15 @@ func TestDecidedOnceWhateverDies(t *testing.T) {
 func dies(t *testing.T, n int, written bool) {
 	t.Helper()
 	g := newGated(t)
-	askedBefore, durable := 0, map[hooks.Position]int{}
+	askedBefore, durable := 0, map[string]int{}
 	g.kill = func(nth int) bool { return nth == n }
 	g.dead = func(a loop.Append) {
 		askedBefore = len(g.asked)
 		if written {
-			durable = positions(a.Ledger)
+			durable = recorded(a.Ledger)
 		}
-		for p := range positions(g.committed) {
-			durable[p] = 1
+		for id := range recorded(g.committed) {
+			durable[id] = 1
 		}
 	}
 	g.watch(written)
@@ -206,20 +213,23 @@ func dies(t *testing.T, n int, written bool) {
 	if r, _ := s.Run(j.RunID); r.Status != loop.RunCompleted || g.effects.Load() > 1 {
 		t.Errorf("run %+v, %d effects", r, g.effects.Load())
 	}
-	decided := positions(rec)
-	times := map[hooks.Position]int{}
-	for i, p := range g.asked {
-		times[p]++
-		if i >= askedBefore && durable[p] > 0 {
-			t.Errorf("asked again at %+v, which was decided", p)
+	decided := recorded(rec)
+	times, at := map[string]int{}, map[string]hooks.Position{}
+	for i, a := range g.asked {
+		if times[a.id]++; times[a.id] > 1 && at[a.id] != a.Position {
+			t.Errorf("asked for %s at %+v and at %+v", a.id, at[a.id], a.Position)
 		}
-		if decided[p] == 0 && p.Gate != hooks.GateAfterToolCall {
-			t.Errorf("asked at %+v, of which the ledger knows nothing", p)
+		at[a.id] = a.Position
+		if i >= askedBefore && durable[a.id] > 0 {
+			t.Errorf("asked again at %+v, which was decided", a.Position)
+		}
+		if decided[a.id] == 0 && a.Gate != hooks.GateAfterToolCall {
+			t.Errorf("asked at %+v, of which the ledger knows nothing", a.Position)
 		}
 	}
-	for p, k := range decided {
-		if k != 1 || times[p] < 1 || times[p] > 2 || times[p] == 2 && written {
-			t.Errorf("asked %d times and decided %d times at %+v", times[p], k, p)
+	for id, k := range decided {
+		if k != 1 || times[id] < 1 || times[id] > 2 || times[id] == 2 && written {
+			t.Errorf("asked %d times and decided %d times at %+v", times[id], k, at[id])
 		}
 	}
 	for _, r := range rec {
@@ -263,8 +273,8 @@ func TestDecisionsAreInTheAppendOfTheirEffect(t *testing.T) {
 			t.Errorf("%d rows were appended, %d hooks asked, the ledger is %v", len(rec), len(g.asked), rows(ledger(g.Bench, g.id)))
 		}
 		for i, r := range rec {
-			if r.Position != g.asked[i] || r.HookSetDigest != g.hooks().Set().Digest || r.ChainLength != 1 || r.Payload.Empty() != (r.PayloadSHA256 == nil) {
-				t.Errorf("row %d %+v; want the position %+v", i+1, r.Row, g.asked[i])
+			if r.Position != g.asked[i].Position || r.ID != g.asked[i].id || r.HookSetDigest != g.hooks().Set().Digest || r.ChainLength != 1 || r.Payload.Empty() != (r.PayloadSHA256 == nil) {
+				t.Errorf("row %d %+v; want %+v", i+1, r.Row, g.asked[i])
 			}
 		}
 		head, err := g.Log.Head(t.Context(), looptest.Tenant, g.id)

@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -59,6 +63,17 @@ func TestKillOfEverythingWhileRunsWaitForPeople(t *testing.T) {
 		t.Errorf("open:\n%s", open)
 	}
 	f.verify(t)
+}
+
+// approve says yes to the call for which a run waits, once it does.
+func (f *fleet) approve(t *testing.T, at *server, run string) {
+	t.Helper()
+	id := awaitRow(t, f.db, fmt.Sprintf(`SELECT id::text FROM agentd.approvals WHERE run_id = '%s' AND status = 'pending'`, run))
+	_, err := agentdv1connect.NewApprovalServiceClient(freshClient(), at.url).DecideApproval(t.Context(), connect.NewRequest(
+		&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE}))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // approvals is what a person is shown.

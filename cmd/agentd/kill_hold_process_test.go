@@ -21,20 +21,36 @@ type appendHold struct {
 // prepareHolds must come before holdAppend.
 func prepareHolds(t *testing.T, db *storetest.DB) {
 	t.Helper()
-	execute(t, db, `CREATE TABLE public.held (type text NOT NULL, turn_no integer NOT NULL)`)
+	execute(t, db, `CREATE TABLE public.held (type text NOT NULL, turn_no integer NOT NULL, moment text NOT NULL)`)
 	execute(t, db, `CREATE FUNCTION public.wait_if_held() RETURNS trigger LANGUAGE plpgsql AS $$
 		BEGIN
-			IF EXISTS (SELECT FROM public.held AS h WHERE h.type = NEW.type AND h.turn_no = coalesce(NEW.turn_no, 0)) THEN
+			IF EXISTS (SELECT FROM public.held AS h
+				WHERE h.type = NEW.type AND h.turn_no = coalesce(NEW.turn_no, 0) AND h.moment = TG_ARGV[0]) THEN
 				PERFORM pg_advisory_xact_lock_shared(4711);
 			END IF;
 			RETURN NEW;
 		END $$`)
-	execute(t, db, `CREATE TRIGGER wait_if_held BEFORE INSERT ON agentd.events FOR EACH ROW EXECUTE FUNCTION public.wait_if_held()`)
+	execute(t, db, `CREATE TRIGGER wait_if_held BEFORE INSERT ON agentd.events FOR EACH ROW EXECUTE FUNCTION public.wait_if_held('insert')`)
+	execute(t, db, `CREATE CONSTRAINT TRIGGER wait_to_commit AFTER INSERT ON agentd.events DEFERRABLE INITIALLY DEFERRED
+		FOR EACH ROW EXECUTE FUNCTION public.wait_if_held('commit')`)
 }
 
 // holdAppend holds every append with such an event; turn is 0 for events
 // outside a turn. The caller ends it.
 func holdAppend(t *testing.T, db *storetest.DB, of event.Type, turn int) *appendHold {
+	t.Helper()
+	return holdAt(t, db, of, turn, "insert")
+}
+
+// holdCommit holds such an append when nothing but its commit is left to do. It
+// is for those that take several round trips, which would be lost in any case
+// if they were held earlier.
+func holdCommit(t *testing.T, db *storetest.DB, of event.Type, turn int) *appendHold {
+	t.Helper()
+	return holdAt(t, db, of, turn, "commit")
+}
+
+func holdAt(t *testing.T, db *storetest.DB, of event.Type, turn int, moment string) *appendHold {
 	t.Helper()
 	conn, err := db.Pool.Acquire(t.Context())
 	if err != nil {
@@ -43,7 +59,7 @@ func holdAppend(t *testing.T, db *storetest.DB, of event.Type, turn int) *append
 	if _, err := conn.Exec(t.Context(), `SELECT pg_advisory_lock(4711)`); err != nil {
 		t.Fatal(err)
 	}
-	execute(t, db, `INSERT INTO public.held (type, turn_no) VALUES ($1, $2)`, string(of), turn)
+	execute(t, db, `INSERT INTO public.held (type, turn_no, moment) VALUES ($1, $2, $3)`, string(of), turn, moment)
 	return &appendHold{db: db, conn: conn}
 }
 

@@ -30,7 +30,18 @@ type killPoint struct {
 	lose bool
 	// events have been told of the run, if nothing is held.
 	events int
+	// approved is when a person approves the run's call.
+	approved approvalTime
 }
+
+// approvalTime is when a person says yes.
+type approvalTime int
+
+const (
+	approvedNever  approvalTime = iota
+	approvedBefore              // so that what is held can be written
+	approvedAfter               // the kill
+)
 
 // killedRun is a run during which a process was killed.
 type killedRun struct {
@@ -41,6 +52,7 @@ type killedRun struct {
 	follower *follower
 	at       time.Time // of the kill
 	worker   string    // that was killed with the run in its hands, if any
+	pid      int       // of the process that was killed
 	facts    []fact
 }
 
@@ -71,6 +83,9 @@ func (f *fleet) killDuring(t *testing.T, i int, session string, p killPoint) *ki
 	}
 	asked := f.alive[i%len(f.alive)]
 	r := f.begin(t, asked, session, fmt.Sprintf("r%d", i), p.say)
+	if p.approved == approvedBefore {
+		f.goOn(t, asked, r)
+	}
 	pid := ""
 	if held != nil {
 		pid = held.await(t)
@@ -86,13 +101,24 @@ func (f *fleet) killDuring(t *testing.T, i int, session string, p killPoint) *ki
 			r.follower.turnTo(s.url)
 		}
 	}
-	r.at = f.kill(t, victim)
+	r.at, r.pid = f.kill(t, victim), victim.cmd.Process.Pid
 	if held != nil {
 		held.end(t, pid, p.lose)
 	}
 	f.spawn(t)
+	if p.approved == approvedAfter {
+		f.goOn(t, f.alive[0], r)
+	}
 	f.finish(t, r)
 	return r
+}
+
+// goOn approves the call for which the run waits. The stream has ended there,
+// or will, so that another one tells of the whole run.
+func (f *fleet) goOn(t *testing.T, at *server, r *killedRun) {
+	t.Helper()
+	f.approve(t, at, r.id)
+	r.follower = follow(t, at.url, r.session, r.after)
 }
 
 // finish waits for the end of the run and looks at what holds for all.

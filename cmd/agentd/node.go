@@ -41,6 +41,10 @@ const (
 // binary as agentd, need tools whose effects they can count.
 var extraTools []loop.Tool
 
+// extraHooks stand behind those that the flags ask for, and are there for the
+// same reason.
+var extraHooks hooks.Hooks
+
 // node is one process of agentd.
 type node struct {
 	database string
@@ -89,6 +93,7 @@ func (n node) run(ctx context.Context) (err error) {
 		err = errors.Join(err, log.Stop(ctx))
 	}()
 
+	n.gates.hooks = n.gates.hooks.Then(extraHooks)
 	hookSet := n.gates.hooks.Set()
 	if err := log.PutHookSet(ctx, hookSet); err != nil {
 		return err
