@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -53,31 +55,7 @@ func TestOfManyAnswersAtOnceTheFirstHoldsEverywhere(t *testing.T) {
 		}
 		id := scalar[string](t, db, `SELECT id::text FROM agentd.approvals WHERE run_id = $1 AND status = 'pending'`, j.RunID)
 		answers := decideTogether(t, 40, id, clients)
-
-		status := scalar[string](t, db, `SELECT status FROM agentd.approvals WHERE id = $1`, id)
-		by := scalar[string](t, db, `SELECT decided_by_kind FROM agentd.approvals WHERE id = $1`, id)
-		var winner *agentdv1.Approval
-		for _, a := range answers {
-			if won := a.word == status && a.caller == by; !won {
-				d := wantRefused(t, a.err, connect.CodeAborted, "already_decided").GetDecided()
-				if d.GetDecision() != status || d.GetBy().GetKind() != by || d.GetAt() == nil {
-					t.Errorf("told of %v, want %s by %s", d, status, by)
-				}
-				continue
-			}
-			if a.err != nil {
-				t.Fatalf("the same answer again: %v", a.err)
-			}
-			if winner == nil {
-				winner = a.approval
-			}
-			if !proto.Equal(winner, a.approval) {
-				t.Errorf("answered %v and %v", winner, a.approval)
-			}
-		}
-		if n := scalar[int](t, db, `SELECT count(*) FROM agentd.events WHERE run_id = $1 AND type = 'approval.decided'`, j.RunID); n != 1 {
-			t.Errorf("%d decisions", n)
-		}
+		status := approvalWord(checkFirstHolds(t, db, id, answers).GetStatus())
 		j.Ticket = 2
 		if run := here.Advance(t, j); run.Status != loop.RunCompleted {
 			t.Errorf("the run is %s", run.Status)
@@ -92,9 +70,53 @@ func TestOfManyAnswersAtOnceTheFirstHoldsEverywhere(t *testing.T) {
 	}
 }
 
+// checkFirstHolds: one answer was taken. Whoever gave the same as the same
+// caller is told that it is, everybody else what it is, from whom and since
+// when. It returns what the first are shown.
+func checkFirstHolds(t *testing.T, db *storetest.DB, id string, answers []decideAnswer) (winner *agentdv1.Approval) {
+	t.Helper()
+	var (
+		status, by, byID, said string
+		at                     time.Time
+	)
+	err := db.Pool.QueryRow(t.Context(), `
+		SELECT status, decided_by_kind, decided_by_id, decision_reason, decided_at FROM agentd.approvals WHERE id = $1`, id).
+		Scan(&status, &by, &byID, &said, &at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range answers {
+		if won := a.word == status && a.caller == by; !won {
+			d := wantRefused(t, a.err, connect.CodeAborted, "already_decided").GetDecided()
+			if d.GetDecision() != status || d.GetBy().GetKind() != by || d.GetBy().GetId() != byID || !d.GetAt().AsTime().Equal(at) {
+				t.Errorf("told of %v, want %s by %s %s at %s", d, status, by, byID, at)
+			}
+			continue
+		}
+		if a.err != nil {
+			t.Fatalf("the same answer again: %v", a.err)
+		}
+		if winner == nil {
+			winner = a.approval
+		}
+		if !proto.Equal(winner, a.approval) {
+			t.Errorf("answered %v and %v", winner, a.approval)
+		}
+	}
+	if winner.GetDecisionReason() != said || approvalWord(winner.GetStatus()) != status || winner.GetDecidedBy().GetKind() != by {
+		t.Errorf("shown %v, want %s by %s, who said %q", winner, status, by, said)
+	}
+	n := scalar[int](t, db, `SELECT count(*) FROM agentd.events WHERE type = 'approval.decided' AND payload ->> 'approval_id' = $1`, id)
+	if n != 1 {
+		t.Errorf("%d decisions", n)
+	}
+	return winner
+}
+
 // decideAnswer is what one of many is told.
 type decideAnswer struct {
 	caller, word string
+	said         string // why; everybody has a reason of their own
 	approval     *agentdv1.Approval
 	err          error
 }
@@ -106,14 +128,15 @@ func decideTogether(t *testing.T, n int, id string, clients []agentdv1connect.Ap
 	var all sync.WaitGroup
 	for i := range answers {
 		a := &answers[i]
-		a.caller, a.word = []string{"principal", "key"}[i%2], "approved"
+		a.caller, a.word, a.said = []string{"principal", "key"}[i%2], "approved", fmt.Sprint("reason ", i)
 		decision := agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
 		if i/2%2 == 1 {
 			a.word, decision = "denied", agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
 		}
 		all.Go(func() {
 			<-begin
-			res, err := clients[i%2].DecideApproval(t.Context(), connect.NewRequest(&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision}))
+			res, err := clients[i%2].DecideApproval(t.Context(), connect.NewRequest(
+				&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision, Reason: a.said}))
 			if err == nil {
 				a.approval = res.Msg.GetApproval()
 			}

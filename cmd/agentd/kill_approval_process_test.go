@@ -65,10 +65,16 @@ func TestKillOfEverythingWhileRunsWaitForPeople(t *testing.T) {
 	f.verify(t)
 }
 
+// pending is the approval for which a run waits, once it does.
+func (f *fleet) pending(t *testing.T, run string) string {
+	t.Helper()
+	return awaitRow(t, f.db, fmt.Sprintf(`SELECT id::text FROM agentd.approvals WHERE run_id = '%s' AND status = 'pending'`, run))
+}
+
 // approve says yes to the call for which a run waits, once it does.
 func (f *fleet) approve(t *testing.T, at *server, run string) {
 	t.Helper()
-	id := awaitRow(t, f.db, fmt.Sprintf(`SELECT id::text FROM agentd.approvals WHERE run_id = '%s' AND status = 'pending'`, run))
+	id := f.pending(t, run)
 	_, err := agentdv1connect.NewApprovalServiceClient(freshClient(), at.url).DecideApproval(t.Context(), connect.NewRequest(
 		&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE}))
 	if err != nil {
