@@ -2,6 +2,7 @@ package loop_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -142,6 +143,68 @@ func TestRunEndIsToldOfEveryEnd(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRunEndIsToldOfRunsThatNoWorkerHolds: whoever ends the run tells of it.
+func TestRunEndIsToldOfRunsThatNoWorkerHolds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		tool loop.PermissionMode
+		end  func(t *testing.T, b *looptest.Bench, j loop.Job)
+		want string
+	}{
+		"cancelled while it is queued": {loop.PermissionAllow, func(t *testing.T, b *looptest.Bench, j loop.Job) {
+			if err := cancel(t, b, j); err != nil {
+				t.Error(err)
+			}
+		}, "run cancelled enough after run.cancelled"},
+		"cancelled while it waits": {loop.PermissionAsk, func(t *testing.T, b *looptest.Bench, j loop.Job) {
+			if run := b.Advance(t, j); run.Status != loop.RunWaiting {
+				t.Errorf("run %+v", run)
+			}
+			if err := cancel(t, b, j); err != nil {
+				t.Error(err)
+			}
+		}, "run cancelled enough after run.cancelled"},
+		"given up": {loop.PermissionAllow, func(t *testing.T, b *looptest.Bench, j loop.Job) {
+			for range 5 {
+				j.Ticket = b.Run(t, j).Ticket
+				claimed(t, b, j, "w", 1)
+				release(t, b, j, "w")
+			}
+		}, "run failed poisoned after run.failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var d diary
+			b := looptest.NewBench(looptest.NewLog(), calls("look"), looptest.Says("look", "seen"))
+			permit(b, loop.Permission{Tools: "*", Mode: c.tool})
+			b.Use(hooks.Hooks{OnRunEnd: d.hooks(b).OnRunEnd})
+			j := b.Start(t, b.Session(t), "hi")
+			c.end(t, b, j)
+			if !reflect.DeepEqual(d.lines, []string{c.want}) {
+				t.Errorf("notifications %q; want %q once", d.lines, c.want)
+			}
+			if err := cancel(t, b, j); err != nil && !errors.Is(err, loop.ErrRunEnded) {
+				t.Error(err)
+			}
+			if len(d.lines) != 1 {
+				t.Errorf("told again: %q", d.lines)
+			}
+		})
+	}
+}
+
+func TestPanicWhenToldOfTheEndOfAQueuedRunCancelsItAllTheSame(t *testing.T) {
+	t.Parallel()
+	b := looptest.NewBench(looptest.NewLog(), says("hi"))
+	b.Use(hooks.Hooks{OnRunEnd: func(context.Context, hooks.RunEnd) { panic("oh no") }})
+	var logged strings.Builder
+	b.Commands.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	j := b.Start(t, b.Session(t), "hi")
+	if err := cancel(t, b, j); err != nil || b.Run(t, j).Status != loop.RunCancelled || !strings.Contains(logged.String(), "OnRunEnd") {
+		t.Errorf("%v, run %+v, logged %s", err, b.Run(t, j), &logged)
 	}
 }
 

@@ -20,6 +20,7 @@ type devCmd struct {
 	listenFlags
 	modelFlags
 	gateFlags `set:"denied=memory_clear"`
+	limitFlags
 	logFlags
 	Grace time.Duration `default:"5s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
 }
@@ -32,6 +33,9 @@ func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 	n := node{api: true, worker: true, models: cmd.modelFlags, grace: cmd.Grace}
 	var err error
 	if n.gates, err = cmd.gates(); err != nil {
+		return err
+	}
+	if n.limit, err = cmd.limits(); err != nil {
 		return err
 	}
 	// The parts are quiet: this is read by a person who wants to chat.

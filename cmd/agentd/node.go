@@ -54,6 +54,8 @@ type node struct {
 	worker   bool
 	models   modelFlags
 	gates    gates
+	// limit puts limits on the agent.
+	limit func(*loop.Agent)
 	// grace is how long runs may finish their step when the process has to end.
 	grace time.Duration
 	// lease is that of the worker, 0 for its default.
@@ -100,7 +102,7 @@ func (n node) run(ctx context.Context) (err error) {
 	}
 	asker := &hooks.Asker{HookSet: hookSet.Digest}
 	commands := &loop.Commands{
-		Log: log, Agents: []string{demoAgent}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now,
+		Log: log, Agents: []string{demoAgent}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now, Logger: n.parts,
 	}
 
 	var ready atomic.Bool
@@ -142,6 +144,7 @@ func (n node) run(ctx context.Context) (err error) {
 		}
 		defer free()
 		demo.Permissions = n.gates.permissions
+		n.limit(&demo)
 		engine := &loop.Engine{
 			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now, Logger: n.parts,
 		}

@@ -19,6 +19,7 @@ type serveCmd struct {
 	listenFlags
 	modelFlags
 	gateFlags `set:"denied="`
+	limitFlags
 	logFlags
 	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
@@ -52,6 +53,9 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 		models: cmd.modelFlags, grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
 	}
 	if n.gates, err = cmd.gates(); err != nil {
+		return err
+	}
+	if n.limit, err = cmd.limits(); err != nil {
 		return err
 	}
 	if n.database, err = cmd.required(); err != nil {
