@@ -115,23 +115,31 @@ func (h Hooks) Then(next Hooks) Hooks {
 		BeforeExecute:         Compose(h.BeforeExecute, next.BeforeExecute),
 		AfterToolCall:         Compose(h.AfterToolCall, next.AfterToolCall),
 
-		OnRunStart:           notifyBoth(h.OnRunStart, next.OnRunStart),
-		OnTurnStart:          notifyBoth(h.OnTurnStart, next.OnTurnStart),
-		OnToolExecutionStart: notifyBoth(h.OnToolExecutionStart, next.OnToolExecutionStart),
-		OnTurnEnd:            notifyBoth(h.OnTurnEnd, next.OnTurnEnd),
-		OnRunEnd:             notifyBoth(h.OnRunEnd, next.OnRunEnd),
+		OnRunStart:           ComposeNotify(h.OnRunStart, next.OnRunStart),
+		OnTurnStart:          ComposeNotify(h.OnTurnStart, next.OnTurnStart),
+		OnToolExecutionStart: ComposeNotify(h.OnToolExecutionStart, next.OnToolExecutionStart),
+		OnTurnEnd:            ComposeNotify(h.OnTurnEnd, next.OnTurnEnd),
+		OnRunEnd:             ComposeNotify(h.OnRunEnd, next.OnRunEnd),
 	}
 }
 
-func notifyBoth[T any](a, b func(context.Context, T)) func(context.Context, T) {
-	switch {
-	case a == nil:
-		return b
-	case b == nil:
-		return a
+// ComposeNotify joins notifications of one kind in argument order. Nil
+// arguments are left out; of none it makes nil. A panic in one keeps none of
+// the others from being called, and reaches the caller after the last.
+func ComposeNotify[T any](funcs ...func(context.Context, T)) func(context.Context, T) {
+	var all func(context.Context, T)
+	for i := len(funcs) - 1; i >= 0; i-- {
+		f, rest := funcs[i], all
+		switch {
+		case f == nil:
+		case rest == nil:
+			all = f
+		default:
+			all = func(ctx context.Context, in T) {
+				defer rest(ctx, in)
+				f(ctx, in)
+			}
+		}
 	}
-	return func(ctx context.Context, in T) {
-		a(ctx, in)
-		b(ctx, in)
-	}
+	return all
 }

@@ -46,6 +46,35 @@ func TestThenCallsBothInOrder(t *testing.T) {
 	}
 }
 
+func TestANotificationThatPanicsKeepsNoOtherFromBeingCalled(t *testing.T) {
+	t.Parallel()
+	var got []string
+	note := func(name string) func(context.Context, hooks.RunEnd) {
+		return func(context.Context, hooks.RunEnd) {
+			got = append(got, name)
+			if name == "b" {
+				panic(name)
+			}
+		}
+	}
+	var none func(context.Context, hooks.RunEnd)
+	all := hooks.ComposeNotify(none, note("a"), note("b"), none, note("c"))
+	func() {
+		defer func() {
+			if v := recover(); v != "b" {
+				t.Errorf("the caller recovers %v", v)
+			}
+		}()
+		all(t.Context(), hooks.RunEnd{})
+	}()
+	if want := []string{"a", "b", "c"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("called %q; want %q", got, want)
+	}
+	if hooks.ComposeNotify(none, none) != nil {
+		t.Error("of nothing it makes something")
+	}
+}
+
 func TestThenWithAnEmptySetIsTheOther(t *testing.T) {
 	t.Parallel()
 	var left, right []string

@@ -440,6 +440,31 @@ func TestApprovedToolThatIsGone(t *testing.T) {
 	}
 }
 
+// TestAYesDoesNotOutliveThePermission: what the agent may not use any more does
+// not run, although a person had said yes.
+func TestAYesDoesNotOutliveThePermission(t *testing.T) {
+	t.Parallel()
+	a := newAskingRun(t, hooks.Hooks{})
+	a.Advance(t, a.job)
+	for _, id := range openApprovals(t, a.Bench, a.job) {
+		decide(t, a.Bench, id, true)
+	}
+	before := len(payloads[event.ToolStarted](t, a.Events(t, a.job.SessionID)))
+	permit(a.Bench, loop.Permission{Tools: "*", Mode: loop.PermissionDeny})
+	if run := a.Advance(t, next(t, a.Bench, a.job)); run.Status != loop.RunCompleted {
+		t.Errorf("run %+v", run)
+	}
+	events, s := checked(t, a.Bench, a.job.SessionID)
+	for _, i := range []int{0, 2} {
+		if got := results(s)[i]; got.Reason != hooks.ReasonBlocked || !strings.Contains(got.Content, "may not use this tool") {
+			t.Errorf("result %+v", got)
+		}
+	}
+	if n := len(payloads[event.ToolStarted](t, events)) - before; n != 0 {
+		t.Errorf("%d calls were started", n)
+	}
+}
+
 // TestTurnStartIsToldOfATurnThatIsTakenUpAgain after people have answered, and
 // the next turn is a new one.
 func TestTurnStartIsToldOfATurnThatIsTakenUpAgain(t *testing.T) {
