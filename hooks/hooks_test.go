@@ -58,7 +58,7 @@ func TestANotificationThatPanicsKeepsNoOtherFromBeingCalled(t *testing.T) {
 		}
 	}
 	var none func(context.Context, hooks.RunEnd)
-	all := hooks.ComposeNotify(none, note("a"), note("b"), none, note("c"))
+	all := hooks.ComposeNotify(note("a"), none, note("b"), note("c"))
 	func() {
 		defer func() {
 			if v := recover(); v != "b" {
@@ -70,7 +70,7 @@ func TestANotificationThatPanicsKeepsNoOtherFromBeingCalled(t *testing.T) {
 	if want := []string{"a", "b", "c"}; !reflect.DeepEqual(got, want) {
 		t.Errorf("called %q; want %q", got, want)
 	}
-	if hooks.ComposeNotify(none, none) != nil {
+	if hooks.ComposeNotify(none) != nil {
 		t.Error("of nothing it makes something")
 	}
 }
