@@ -1,18 +1,42 @@
 package openai
 
 import (
-	"encoding/json"
+	"cmp"
+	"errors"
+	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+const (
+	// maxAnswer is how much text, reasoning, names and arguments one answer may
+	// have, in bytes. A block and an index count as overhead more, so that an
+	// answer of nothing but beginnings has an end too.
+	maxAnswer = 32 << 20
+	overhead  = 64
+	// maxFinishReason is the length of a provider's word, in bytes.
+	maxFinishReason = 100
+	// maxCalls is how many tool calls one answer may have.
+	maxCalls = 1000
+)
+
+var (
+	errAnswerTooLong = fmt.Errorf("the provider's answer has more than %d bytes of text", maxAnswer)
+	errTooManyCalls  = fmt.Errorf("the provider's answer has more than %d tool calls", maxCalls)
+	errUnnamedCall   = errors.New("the provider asked for a tool call without naming the tool")
 )
 
 // accumulator turns a provider's chunks into agentd's. The zero value is an
 // answer of which nothing has arrived.
 type accumulator struct {
+	// names are agentd's names of tools by the provider's, where they differ.
+	names map[string]string
+
 	finishReason string
 	usage        stream.Usage
+	size         int // see maxAnswer
 
 	lane   stream.Lane // of the open text block
 	blocks int
@@ -23,63 +47,70 @@ type accumulator struct {
 	byIndex map[int]*slot
 }
 
-// slot is one tool call.
-type slot struct {
-	blockID string
-	id      string
-	name    string
-	// arguments is what has arrived; shown is how much of it was yielded,
-	// which is nothing before the name is known.
-	arguments strings.Builder
-	shown     int
-}
-
 // add returns what a chunk adds to the answer.
 func (a *accumulator) add(ch wireChunk) []stream.Chunk {
-	if ch.Usage != nil {
-		a.usage = ch.Usage.usage() // stated again, not on top
-	}
+	a.report(ch.Usage)
 	var out []stream.Chunk
 	for _, choice := range ch.Choices {
-		if choice.Index != 0 {
+		if choice.Index.n != 0 {
 			continue
 		}
-		d := choice.Delta
-		reasoning := d.ReasoningContent
-		if reasoning == "" {
-			reasoning = d.Reasoning
-		}
-		out = a.text(out, stream.LaneReasoning, string(reasoning))
-		out = a.text(out, stream.LaneText, value(d.Content))
-		out = a.text(out, stream.LaneText, value(d.Refusal))
+		a.report(choice.Usage)
+		d := choice.delta()
+		reasoning := cmp.Or(string(d.ReasoningContent), string(d.Reasoning), d.Content.reasoning)
+		out = a.text(out, stream.LaneReasoning, reasoning)
+		out = a.text(out, stream.LaneText, d.Content.text)
+		out = a.text(out, stream.LaneText, string(d.Refusal))
 		for _, tc := range d.ToolCalls {
 			out = a.toolCall(out, tc)
 		}
-		if raw := value(choice.FinishReason); raw != "" {
-			a.finishReason = raw
+		if d.FunctionCall != nil {
+			out = a.toolCall(out, wireToolCall{Function: *d.FunctionCall})
+		}
+		if choice.FinishReason != "" {
+			a.finishReason = event.Shorten(string(choice.FinishReason), maxFinishReason)
 		}
 	}
 	return out
 }
 
+// report takes in a statement of usage. One that comes again is stated again
+// and not on top, and one without numbers states nothing.
+func (a *accumulator) report(u *wireUsage) {
+	if u == nil {
+		return
+	}
+	a.usage.InputTokens = cmp.Or(int64(u.input), a.usage.InputTokens)
+	a.usage.OutputTokens = cmp.Or(int64(u.output), a.usage.OutputTokens)
+}
+
+// problem is why the answer cannot be taken, nil if it can so far.
+func (a *accumulator) problem() error {
+	switch {
+	case a.size > maxAnswer:
+		return errAnswerTooLong
+	case len(a.slots) > maxCalls:
+		return errTooManyCalls
+	}
+	return nil
+}
+
+// empty reports whether nothing was said and nothing asked for.
+func (a *accumulator) empty() bool { return a.blocks == 0 }
+
 // finish is how the answer ended. A stop with tool calls is what some
 // providers say for tool_calls.
-func (a *accumulator) finish() stream.Finish {
+func (a *accumulator) finish() (stream.Finish, error) {
+	for _, s := range a.slots {
+		if s.name == "" {
+			return stream.Finish{}, errUnnamedCall
+		}
+	}
 	reason := finishReason(a.finishReason)
 	if reason == stream.FinishStop && len(a.slots) > 0 {
 		reason = stream.FinishToolCalls
 	}
-	return stream.Finish{Reason: reason, Raw: a.finishReason, Usage: a.usage}
-}
-
-// unnamed reports whether a tool call never got its name.
-func (a *accumulator) unnamed() bool {
-	for _, s := range a.slots {
-		if s.name == "" {
-			return true
-		}
-	}
-	return false
+	return stream.Finish{Reason: reason, Raw: a.finishReason, Usage: a.usage}, nil
 }
 
 func (a *accumulator) text(out []stream.Chunk, lane stream.Lane, text string) []stream.Chunk {
@@ -88,25 +119,27 @@ func (a *accumulator) text(out []stream.Chunk, lane stream.Lane, text string) []
 	}
 	if a.lane != lane {
 		a.lane = lane
-		a.blocks++
+		a.block()
 	}
+	a.size += len(text)
 	return append(out, stream.Chunk{Kind: stream.KindDelta, Lane: lane, BlockID: strconv.Itoa(a.blocks), Text: text})
 }
 
 func (a *accumulator) toolCall(out []stream.Chunk, tc wireToolCall) []stream.Chunk {
 	s := a.find(tc)
-	s.arguments.WriteString(string(tc.Function.Arguments))
+	args := string(tc.Function.Arguments)
+	s.write(args)
+	a.size += len(args) + len(tc.ID) + len(tc.Function.Name)
 	if s.name == "" {
-		if s.name = value(tc.Function.Name); s.name == "" {
+		if s.name = string(tc.Function.Name); s.name == "" {
 			return out
 		}
 		out = append(out, stream.Chunk{
 			Kind: stream.KindToolCall, BlockID: s.blockID,
-			Call: stream.CallStart{ProviderID: s.id, Name: s.name},
+			Call: stream.CallStart{ProviderID: s.id, Name: cmp.Or(a.names[s.name], s.name)},
 		})
 	}
-	if text := s.arguments.String()[s.shown:]; text != "" {
-		s.shown += len(text)
+	if text := s.unshown(); text != "" {
 		out = append(out, stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneToolArguments, BlockID: s.blockID, Text: text})
 	}
 	return out
@@ -115,8 +148,8 @@ func (a *accumulator) toolCall(out []stream.Chunk, tc wireToolCall) []stream.Chu
 // find returns the call that a piece belongs to, a new one if it opens one:
 //
 //   - a known id goes to its own call, whatever its index says, unless the
-//     piece has an index not seen before and a name (a provider that gives
-//     two calls one id);
+//     piece has an index not seen before and plainly begins a call (a provider
+//     that gives two calls one id);
 //   - a new id opens a call, unless its index means a call that has no id yet
 //     and the piece does not name a tool;
 //   - without an id the index decides; an index not seen before opens a call
@@ -126,13 +159,14 @@ func (a *accumulator) toolCall(out []stream.Chunk, tc wireToolCall) []stream.Chu
 // In the last two cases a piece that plainly begins a call (see begins) opens
 // one.
 func (a *accumulator) find(tc wireToolCall) *slot {
-	id, name := value(tc.ID), value(tc.Function.Name)
-	indexed, seen := a.indexed(tc.Index)
+	id, name := string(tc.ID), string(tc.Function.Name)
+	indexed, seen := a.byIndex[tc.Index.n]
+	seen = seen && tc.Index.known
 	var found *slot
 	switch {
 	case id != "" && a.byID[id] != nil:
 		found = a.byID[id]
-		if tc.Index != nil && !seen && name != "" {
+		if tc.Index.known && !seen && found.begins(tc) {
 			found = nil
 		}
 	case id != "":
@@ -141,63 +175,41 @@ func (a *accumulator) find(tc wireToolCall) *slot {
 		}
 	case seen:
 		found = indexed
-	case len(a.slots) > 0 && (tc.Index == nil || name == ""):
+	case len(a.slots) > 0 && (!tc.Index.known || name == ""):
 		found = a.slots[len(a.slots)-1]
 	}
 	if found == nil || id == "" && found.begins(tc) {
 		found = a.open()
 	}
 	if id != "" {
-		if found.id == "" {
-			found.id = id
-		}
+		found.id = cmp.Or(found.id, id)
 		if a.byID == nil {
 			a.byID = make(map[string]*slot)
 		}
 		a.byID[id] = found
 	}
-	if tc.Index != nil {
+	if tc.Index.known {
 		if a.byIndex == nil {
 			a.byIndex = make(map[int]*slot)
 		}
-		a.byIndex[*tc.Index] = found
+		if !seen {
+			a.size += overhead
+		}
+		a.byIndex[tc.Index.n] = found
 	}
 	return found
 }
 
-func (a *accumulator) indexed(index *int) (s *slot, seen bool) {
-	if index == nil {
-		return nil, false
-	}
-	s, seen = a.byIndex[*index]
-	return s, seen
-}
-
 func (a *accumulator) open() *slot {
 	a.lane = "" // text behind a call is a block of its own
-	a.blocks++
-	s := &slot{blockID: strconv.Itoa(a.blocks)}
+	s := &slot{blockID: a.block()}
 	a.slots = append(a.slots, s)
 	return s
 }
 
-// begins reports whether a piece without an id begins another call than s:
-// it names another tool, or the same one once the arguments of s are whole.
-func (s *slot) begins(tc wireToolCall) bool {
-	name := value(tc.Function.Name)
-	if name == "" || s.name == "" || s.arguments.Len() == 0 {
-		return false
-	}
-	if name != s.name {
-		return true
-	}
-	return tc.Function.Arguments != "" && strings.HasSuffix(s.arguments.String(), "}") &&
-		json.Valid([]byte(s.arguments.String()))
-}
-
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
+// block begins a block and returns its id.
+func (a *accumulator) block() string {
+	a.blocks++
+	a.size += overhead
+	return strconv.Itoa(a.blocks)
 }

@@ -135,7 +135,7 @@ func TestHowItFinished(t *testing.T) {
 			for _, s := range tt.chunks {
 				a.add(parseChunk(t, s))
 			}
-			if got := a.finish(); got != tt.want {
+			if got, err := a.finish(); err != nil || got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})

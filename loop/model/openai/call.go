@@ -1,28 +1,28 @@
 package openai
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
 
-// finishGrace is how long the end of a stream is waited for once the answer is
-// whole: only a usage report can still come.
-const finishGrace = 5 * time.Second
+// errorWait is how long the body of a refusal is waited for.
+const errorWait = 10 * time.Second
 
 // call is one model call for one consumer.
 type call struct {
-	model *Model
-	yield func(stream.Chunk, error) bool
+	model    *Model
+	received func(context.Context, loop.ProviderResponse) error
+	yield    func(stream.Chunk, error) bool
+	cancel   context.CancelCauseFunc
 
 	status  int
 	stopped bool  // the consumer wants no more
@@ -35,154 +35,101 @@ type call struct {
 }
 
 // run returns the error to yield last, nil if there is none.
-func (c *call) run(ctx context.Context, req loop.ModelRequest) error {
+func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRequest) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	body, err := c.model.requestBody(req)
-	if err != nil {
-		return &loop.ModelError{Code: "invalid_request", Message: "the request cannot be written as JSON", Err: err}
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	silence := newSilence(cancel)
+	c.acc.names, _ = c.model.names.toolNames(req) // Request has told the error
+	caller := ctx
+	ctx, c.cancel = context.WithCancelCause(ctx)
+	defer c.cancel(nil)
+	silence := newSilence(c.cancel)
 	defer silence.end()
 
+	start := time.Now()
 	silence.limit(c.model.firstByte, errFirstByte)
-	resp, err := c.send(ctx, body)
+	resp, err := c.send(ctx, p)
+	silence.end()
 	if err != nil {
 		return c.failure(ctx, err)
 	}
 	defer resp.Body.Close()
+	left := c.model.firstByte - time.Since(start)
 	c.status, c.contentType = resp.StatusCode, resp.Header.Get("Content-Type")
-	reader := &watchedReader{r: resp.Body, silence: silence, idle: c.model.idle}
-	if resp.StatusCode != http.StatusOK {
-		return c.refused(ctx, resp, reader)
+	if c.received != nil {
+		if err := c.received(caller, c.model.providerResponse(resp)); err != nil {
+			return err
+		}
 	}
-	return c.read(ctx, reader)
+	if c.model.firstByte > 0 {
+		silence.limit(max(left, time.Millisecond), errFirstByte)
+	}
+	reader := &watchedReader{r: resp.Body, silence: silence, idle: c.model.idle}
+	if resp.StatusCode == http.StatusOK {
+		return c.read(ctx, reader)
+	}
+	body := newSilence(c.cancel)
+	body.limit(errorWait, errIdle)
+	defer body.end()
+	me := c.refused(resp, reader)
+	if err := caller.Err(); err != nil {
+		return err
+	}
+	return me
 }
 
-func (c *call) send(ctx context.Context, body []byte) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.model.url, bytes.NewReader(body))
+// send sends p with nothing added but what the transport needs, which is below
+// it: credentials too.
+func (c *call) send(ctx context.Context, p loop.ProviderRequest) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.model.url, strings.NewReader(p.Body))
 	if err != nil {
 		return nil, err
 	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "text/event-stream")
-	if c.model.apiKey != "" {
-		r.Header.Set("Authorization", "Bearer "+c.model.apiKey)
+	r.Header.Set("User-Agent", "") // without it net/http would add one
+	for _, h := range p.Headers {
+		r.Header.Set(h.Name, h.Value)
 	}
 	return c.model.client.Do(r)
 }
 
-// read plays the frames of a stream to the consumer.
-func (c *call) read(ctx context.Context, body *watchedReader) error {
-	frames := newFrameReader(io.TeeReader(body, &c.head))
-	for {
-		frame, err := frames.next()
-		if err != nil {
-			return c.ended(ctx, err)
-		}
-		c.framed = true
-		data := bytes.TrimSpace(frame.data)
-		if len(data) == 0 {
-			continue
-		}
-		if string(data) == "[DONE]" {
-			return c.finish()
-		}
-		var ch wireChunk
-		if err := json.Unmarshal(data, &ch); err != nil {
-			if frame.cut {
-				continue // the connection broke inside the frame: the next read says how
-			}
-			return malformed("the provider sent a frame that is not a chunk", err)
-		}
-		if me := ch.failure(c.model.apiKey); me != nil {
-			return me
-		}
-		for _, out := range c.acc.add(ch) {
-			if !c.yield(out, nil) {
-				c.stopped = true
-				return nil
-			}
-		}
-		if c.acc.finishReason != "" {
-			body.idle = graceful(body.idle)
+// providerResponse is what a caller may see of the beginning of an answer.
+func (m *Model) providerResponse(resp *http.Response) loop.ProviderResponse {
+	p := loop.ProviderResponse{Status: resp.StatusCode}
+	for name, values := range resp.Header {
+		if name != "Set-Cookie" {
+			p.Headers = append(p.Headers, hooks.Header{Name: name, Value: m.redact(strings.Join(values, ", "))})
 		}
 	}
-}
-
-func graceful(idle time.Duration) time.Duration {
-	if idle == 0 {
-		return finishGrace
-	}
-	return min(idle, finishGrace)
-}
-
-// ended judges a stream that ended without [DONE].
-func (c *call) ended(ctx context.Context, err error) error {
-	if c.acc.finishReason != "" {
-		return c.finish()
-	}
-	if !c.framed && ctx.Err() == nil {
-		if body := c.head.foreign(); body != nil {
-			return c.notStream(body)
-		}
-	}
-	switch {
-	case errors.Is(err, io.EOF):
-		return nil
-	case errors.Is(err, errLineTooLong):
-		return &loop.ModelError{Code: "line_too_long", Message: err.Error(), Err: err}
-	case ctx.Err() != nil:
-		return c.failure(ctx, err)
-	}
-	c.lost = err
-	return nil
-}
-
-// finish yields the chunk that makes the answer whole.
-func (c *call) finish() error {
-	if c.acc.unnamed() {
-		return malformed("the provider asked for a tool call without naming the tool", nil)
-	}
-	if !c.yield(stream.Chunk{Kind: stream.KindFinish, Finish: c.acc.finish()}, nil) {
-		c.stopped = true
-	}
-	return nil
+	slices.SortFunc(p.Headers, func(a, b hooks.Header) int { return strings.Compare(a.Name, b.Name) })
+	return p
 }
 
 // failure says why nothing came: because the caller cancelled, because of
 // silence, or because of the network.
 func (c *call) failure(ctx context.Context, err error) error {
+	m := c.model
+	silent := func(code, message string, limit time.Duration) error {
+		return &loop.ModelError{Status: c.status, Code: code, Message: message + limit.String(), Retryable: true, Err: context.Cause(ctx)}
+	}
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, errFirstByte):
-		return &loop.ModelError{
-			Status: c.status, Code: "first_byte_timeout", Retryable: true, Err: cause,
-			Message: "the provider sent nothing for " + c.model.firstByte.String(),
-		}
+		return silent("first_byte_timeout", "the provider sent nothing for ", m.firstByte)
 	case errors.Is(cause, errIdle):
-		return &loop.ModelError{
-			Status: c.status, Code: "idle_timeout", Retryable: true, Err: cause,
-			Message: "the provider went silent for " + c.model.idle.String(),
-		}
+		return silent("idle_timeout", "the provider went silent for ", m.idle)
+	case errors.Is(cause, errNoData):
+		return silent("data_timeout", "the provider sent nothing but keep-alives for ", m.data)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	// The URL in net/http's error may hold a secret in its query.
-	var ue *url.Error
-	if errors.As(err, &ue) {
-		err = ue.Err
+	var p *panicError
+	if errors.As(err, &p) {
+		m.log.Error("the HTTP client panicked", "panic", m.clean(p.Error()), "stack", m.redact(string(p.stack)))
+		return &loop.ModelError{Status: c.status, Code: "client_panic", Message: "the HTTP client broke off: internal error", Err: m.cause(err)}
 	}
+	err = withoutURL(err)
 	return &loop.ModelError{
-		Code: "network_error", Retryable: true, Err: err,
-		Message: "call the provider: " + clean(err.Error(), c.model.apiKey),
+		Code: "network_error", Message: "call the provider: " + m.clean(err.Error()), Retryable: true, Err: m.cause(err),
 	}
-}
-
-func malformed(problem string, err error) *loop.ModelError {
-	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: err}
 }
 
 // outcome names how the call ended, for the log.
@@ -193,8 +140,10 @@ func (c *call) outcome(err error) string {
 		return "consumer stopped"
 	case errors.As(err, &me):
 		return fmt.Sprintf("error %q", me.Code)
-	case err != nil:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err.Error()
+	case err != nil:
+		return "refused by its caller"
 	case c.lost != nil:
 		return "connection lost"
 	}

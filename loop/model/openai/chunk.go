@@ -4,51 +4,147 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
 // wireChunk is a chat.completion.chunk as found in the wild: whatever may be
-// absent or null is a pointer, a slice or a lenient type.
+// absent, null or of another type is a pointer, a slice or a lenient type.
 type wireChunk struct {
 	Choices []wireChoice    `json:"choices"`
 	Usage   *wireUsage      `json:"usage"`
 	Error   json.RawMessage `json:"error"`
+	// What follows is for errors that are no member of the chunk, but the
+	// chunk itself.
+	Object  lenientText     `json:"object"`
+	Type    lenientText     `json:"type"`
+	Message lenientText     `json:"message"`
+	Code    json.RawMessage `json:"code"`
 }
 
 type wireChoice struct {
 	// Index is not 0 only if someone asked for several answers.
-	Index        int       `json:"index"`
-	Delta        wireDelta `json:"delta"`
-	FinishReason *string   `json:"finish_reason"`
+	Index wireIndex  `json:"index"`
+	Delta *wireDelta `json:"delta"`
+	// Message stands for the delta with providers that have their whole answer
+	// at once.
+	Message      *wireDelta  `json:"message"`
+	FinishReason lenientText `json:"finish_reason"`
+	Usage        *wireUsage  `json:"usage"`
+}
+
+func (c wireChoice) delta() wireDelta {
+	switch {
+	case c.Delta != nil:
+		return *c.Delta
+	case c.Message != nil:
+		return *c.Message
+	}
+	return wireDelta{}
 }
 
 type wireDelta struct {
-	Content *string `json:"content"`
-	Refusal *string `json:"refusal"`
+	Content wireContent `json:"content"`
+	Refusal lenientText `json:"refusal"`
 	// Providers disagree about the name; some send both with the same text.
 	ReasoningContent lenientText    `json:"reasoning_content"`
 	Reasoning        lenientText    `json:"reasoning"`
 	ToolCalls        []wireToolCall `json:"tool_calls"`
+	// FunctionCall is what tool calls were before there were several.
+	FunctionCall *wireFunctionPiece `json:"function_call"`
 }
 
 type wireToolCall struct {
-	// Index is nil when it is absent or null, which is not the same as 0.
-	Index    *int    `json:"index"`
-	ID       *string `json:"id"`
-	Function struct {
-		Name      *string       `json:"name"`
-		Arguments wireArguments `json:"arguments"`
-	} `json:"function"`
+	Index    wireIndex         `json:"index"`
+	ID       lenientText       `json:"id"`
+	Function wireFunctionPiece `json:"function"`
 }
 
-// lenientText is a string, or nothing if the provider sent something else.
+type wireFunctionPiece struct {
+	Name      lenientText   `json:"name"`
+	Arguments wireArguments `json:"arguments"`
+}
+
+// wireIndex is a whole number. One that is absent, null or anything else is
+// not known, which is not the same as 0.
+type wireIndex struct {
+	n     int
+	known bool
+}
+
+// UnmarshalJSON keeps whole numbers, in quotes too.
+func (i *wireIndex) UnmarshalJSON(data []byte) error {
+	if n, err := strconv.Atoi(strings.Trim(string(data), `"`)); err == nil {
+		*i = wireIndex{n: n, known: true}
+	}
+	return nil
+}
+
+// wireContent is a text, or parts of which some are text and some reasoning.
+type wireContent struct {
+	text      string
+	reasoning string
+}
+
+type wirePart struct {
+	Text     lenientText   `json:"text"`
+	Thinking *wireThinking `json:"thinking"`
+}
+
+// wireThinking is a text, or parts.
+type wireThinking string
+
+// UnmarshalJSON takes a text or the texts of parts. Null is nothing.
+func (c *wireContent) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		if string(data) == "null" {
+			return nil
+		}
+		return json.Unmarshal(data, &c.text)
+	}
+	var parts []wirePart
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if p.Thinking != nil {
+			c.reasoning += string(*p.Thinking)
+		}
+		c.text += string(p.Text)
+	}
+	return nil
+}
+
+// UnmarshalJSON keeps a string or the texts of parts.
+func (t *wireThinking) UnmarshalJSON(data []byte) error {
+	if data[0] != '[' {
+		return (*lenientText)(t).UnmarshalJSON(data)
+	}
+	// No wirePart: thinking within thinking would be read over and over.
+	var parts []struct {
+		Text lenientText `json:"text"`
+	}
+	if err := json.Unmarshal(data, &parts); err != nil {
+		return err
+	}
+	for _, p := range parts {
+		*t += wireThinking(p.Text)
+	}
+	return nil
+}
+
+// lenientText is a string, the digits of a number, or nothing if the provider
+// sent something else.
 type lenientText string
 
-// UnmarshalJSON keeps strings.
+// UnmarshalJSON keeps strings and numbers.
 func (t *lenientText) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] == '"' {
+	switch c := data[0]; {
+	case c == '"':
 		return json.Unmarshal(data, (*string)(t))
+	case c == '-' || '0' <= c && c <= '9':
+		*t = lenientText(data)
 	}
 	return nil
 }
@@ -70,12 +166,23 @@ func (a *wireArguments) UnmarshalJSON(data []byte) error {
 }
 
 type wireUsage struct {
-	PromptTokens     wireCount `json:"prompt_tokens"`
-	CompletionTokens wireCount `json:"completion_tokens"`
+	input, output wireCount
 }
 
-func (u wireUsage) usage() stream.Usage {
-	return stream.Usage{InputTokens: int64(u.PromptTokens), OutputTokens: int64(u.CompletionTokens)}
+// UnmarshalJSON reads the counts of an object; anything else reports nothing.
+func (u *wireUsage) UnmarshalJSON(data []byte) error {
+	if data[0] != '{' {
+		return nil
+	}
+	var counts struct {
+		PromptTokens     wireCount `json:"prompt_tokens"`
+		CompletionTokens wireCount `json:"completion_tokens"`
+	}
+	if err := json.Unmarshal(data, &counts); err != nil {
+		return err
+	}
+	u.input, u.output = counts.PromptTokens, counts.CompletionTokens
+	return nil
 }
 
 // wireCount is a whole number, or 0 if the provider sent something else.
@@ -91,10 +198,10 @@ func (c *wireCount) UnmarshalJSON(data []byte) error {
 
 // finishReason maps a provider's word to agentd's closed set.
 func finishReason(raw string) stream.FinishReason {
-	switch raw {
+	switch strings.ToLower(raw) {
 	case "stop", "end_turn", "stop_sequence", "eos":
 		return stream.FinishStop
-	case "length", "max_tokens":
+	case "length", "max_tokens", "model_length":
 		return stream.FinishLength
 	case "tool_calls", "tool_use", "function_call":
 		return stream.FinishToolCalls
@@ -102,4 +209,13 @@ func finishReason(raw string) stream.FinishReason {
 		return stream.FinishContentFilter
 	}
 	return stream.FinishUnknown
+}
+
+// brokeOff reports whether a finish reason says that the provider failed.
+func brokeOff(raw string) bool {
+	switch strings.ToLower(raw) {
+	case "error", "network_error", "insufficient_system_resource":
+		return true
+	}
+	return false
 }

@@ -1,18 +1,17 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
+	"strconv"
 	"strings"
-	"unicode"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
-	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 const (
@@ -27,113 +26,163 @@ type wireError struct {
 	Message lenientText     `json:"message"`
 	Type    lenientText     `json:"type"`
 	Code    json.RawMessage `json:"code"`
+	Status  lenientText     `json:"status"`
 }
 
-// parseError reads an error value: an object or a text. ok is false for
-// anything else, such as the null that some providers put in every chunk.
+// parseError reads an error value: an object or a text. ok is false for one
+// that says nothing, such as the null that some providers put in every chunk.
 func parseError(raw json.RawMessage) (e wireError, ok bool) {
-	if len(raw) == 0 {
-		return wireError{}, false
-	}
-	if raw[0] == '{' {
-		return e, json.Unmarshal(raw, &e) == nil
+	switch {
+	case len(raw) == 0:
+		return e, false
+	case raw[0] == '{':
+		return e, json.Unmarshal(raw, &e) == nil && saysSomething(raw)
 	}
 	return e, json.Unmarshal(raw, &e.Message) == nil && e.Message != ""
 }
 
-// words are the provider's type and code, joined if it gave both: the type
-// says whose fault it is, the code what to do.
-func (e wireError) words() string {
-	code := strings.Trim(string(e.Code), `"`)
-	switch {
-	case code == "" || code == "null" || code == string(e.Type):
-		return string(e.Type)
-	case e.Type == "":
-		return code
-	}
-	return string(e.Type) + "/" + code
-}
-
-// modelError makes what the loop stores. status is the HTTP status, 200 for
-// an error inside a stream.
-func (e wireError) modelError(status int, apiKey string) *loop.ModelError {
-	words := clean(e.words(), apiKey)
-	message := clean(string(e.Message), apiKey)
-	if message == "" {
-		message = "the provider reported an error"
-		if status != http.StatusOK {
-			message = fmt.Sprintf("the provider answered %d %s", status, http.StatusText(status))
-		}
-	}
-	return &loop.ModelError{Status: status, Code: words, Message: message, Retryable: retryable(status, words)}
-}
-
-// retryable reports whether waiting might help. An exhausted quota comes as
-// 429 too, and waiting does not fill it.
-func retryable(status int, words string) bool {
-	words = strings.ToLower(words)
-	if strings.Contains(words, "quota") || strings.Contains(words, "billing") {
+// saysSomething reports whether an object has a member with a value.
+func saysSomething(raw json.RawMessage) bool {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(raw, &members) != nil {
 		return false
 	}
-	switch {
-	case status == http.StatusRequestTimeout, status == http.StatusConflict,
-		status == http.StatusTooManyRequests, status >= 500:
-		return true
-	case status != http.StatusOK:
-		return false
-	}
-	for _, w := range []string{"overloaded", "rate_limit", "server_error", "internal", "timeout", "unavailable", "429", "502", "503", "504", "529"} {
-		if strings.Contains(words, w) {
+	for _, v := range members {
+		switch string(v) {
+		case "null", `""`, "0", "false":
+		default:
 			return true
 		}
 	}
 	return false
 }
 
-// failure returns the error that a frame carries, nil if it carries none.
-func (ch wireChunk) failure(apiKey string) *loop.ModelError {
-	if e, ok := parseError(ch.Error); ok {
-		return e.modelError(http.StatusOK, apiKey)
+// words are the provider's type and code, joined if it gave both: the type
+// says whose fault it is, the code what to do.
+func (e wireError) words() string {
+	kind, code := string(cmp.Or(e.Type, e.Status)), e.code()
+	switch {
+	case code == "" || code == kind:
+		return kind
+	case kind == "":
+		return code
 	}
-	return nil
+	return kind + "/" + code
 }
 
-// refused reads an answer that is no stream.
-func (c *call) refused(ctx context.Context, resp *http.Response, body io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(body, maxErrorBody))
-	if err != nil && ctx.Err() != nil {
-		return c.failure(ctx, err)
+func (e wireError) code() string {
+	if code := strings.Trim(string(e.Code), `"`); code != "null" {
+		return code
+	}
+	return ""
+}
+
+// modelError makes what the loop stores. status is the HTTP status, 200 for
+// an error inside a stream.
+func (m *Model) modelError(e wireError, status int) *loop.ModelError {
+	message := m.clean(string(e.Message))
+	if message == "" {
+		message = "the provider reported an error"
+		if status != http.StatusOK {
+			message = fmt.Sprintf("the provider answered %d %s", status, http.StatusText(status))
+		}
+		if status >= 300 && status < 400 {
+			message += ": redirects are not followed, check that OPENAI_BASE_URL is right"
+		}
+	}
+	return &loop.ModelError{Status: status, Code: m.clean(e.words()), Message: message, Retryable: e.retryable(status)}
+}
+
+var (
+	// unpaid are words for a limit that waiting does not lift. They come with
+	// the statuses of limits that it does.
+	unpaid = []string{"quota", "billing", "balance", "payment"}
+	// passing are words for what an error inside a stream says without a
+	// status.
+	passing = []string{
+		"overload", "rate_limit", "too_many_requests", "exhausted", "server_error", "internal", "timeout", "unavailable", "capacity", "busy",
+	}
+)
+
+// retryable reports whether waiting might help.
+func (e wireError) retryable(status int) bool {
+	words := strings.ToLower(e.words())
+	if words == "" {
+		words = strings.ToLower(string(e.Message))
+	}
+	if contains(words, unpaid) {
+		return false
+	}
+	if code, err := strconv.Atoi(e.code()); err == nil && status == http.StatusOK {
+		status = code // a gateway that had begun to answer tells it that way
+	}
+	switch {
+	case status == http.StatusRequestTimeout, status == http.StatusConflict,
+		status == http.StatusTooManyRequests, status >= 500 && status < 600:
+		return true
+	case status >= 300 && status < 500:
+		return false
+	}
+	return contains(words, passing)
+}
+
+func contains(text string, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(text, w) {
+			return true
+		}
+	}
+	return false
+}
+
+// failure returns the error that a frame carries, nil if it carries none. It
+// is in a field of that name, or it is the frame itself, which says so.
+func (m *Model) failure(ch wireChunk) *loop.ModelError {
+	e, ok := parseError(ch.Error)
+	if !ok && len(ch.Choices) == 0 && (ch.Object == "error" || ch.Type == "error") {
+		e, ok = wireError{Message: ch.Message, Code: ch.Code}, true
+		if ch.Type != "error" {
+			e.Type = ch.Type
+		}
+	}
+	if !ok {
+		return nil
+	}
+	return m.modelError(e, http.StatusOK)
+}
+
+// errorBody reads the error in an answer that is no stream. ok is false if
+// there is none, as in a proxy's page: its text says nothing that the status
+// does not.
+func errorBody(body []byte) (e wireError, ok bool) {
+	body = bytes.TrimSpace(body)
+	var list []json.RawMessage // some gateways put the one object into one
+	if json.Unmarshal(body, &list) == nil && len(list) > 0 {
+		body = list[0]
 	}
 	var answer struct {
 		Error   json.RawMessage `json:"error"`
 		Message lenientText     `json:"message"`
 		Detail  lenientText     `json:"detail"`
+		Type    lenientText     `json:"type"`
+		Code    json.RawMessage `json:"code"`
 	}
-	if json.Unmarshal(data, &answer) != nil {
-		// A proxy's page. Its text says nothing that the status does not.
-		return wireError{}.modelError(resp.StatusCode, c.model.apiKey)
+	if json.Unmarshal(body, &answer) != nil {
+		return e, false
 	}
-	e, ok := parseError(answer.Error)
-	if !ok {
-		e.Message = cmp.Or(answer.Message, answer.Detail)
+	if e, ok = parseError(answer.Error); ok {
+		return e, true
 	}
-	return e.modelError(resp.StatusCode, c.model.apiKey)
+	e = wireError{Message: cmp.Or(answer.Message, answer.Detail), Type: answer.Type, Code: answer.Code}
+	return e, e.Message != ""
 }
 
-// keyShaped is what many providers' keys look like. A provider that calls
-// another one tells that one's key, which nobody here knows.
-var keyShaped = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{8,}\b`)
-
-// clean makes a provider's text fit to store and to show: one line of valid
-// text, shortened, without the key and without what looks like one.
-func clean(text, apiKey string) string {
-	if apiKey != "" {
-		text = strings.ReplaceAll(text, apiKey, "[API key]")
-	}
-	text, _ = event.CleanText(text)
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
-	}), " ")
-	text = keyShaped.ReplaceAllLiteralString(text, "sk-…redacted")
-	return event.Shorten(text, maxErrorText)
+// refused judges an answer that is no stream. What of its body does not come
+// in time is done without: the status has said enough.
+func (c *call) refused(resp *http.Response, body io.Reader) error {
+	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what broke it off changes nothing
+	e, _ := errorBody(data)
+	me := c.model.modelError(e, resp.StatusCode)
+	me.RetryAfter = retryAfter(resp.StatusCode, resp.Header, time.Now())
+	return me
 }

@@ -46,8 +46,9 @@ type fakeProvider struct {
 }
 
 type sentRequest struct {
-	auth string
-	body string
+	auth   string
+	header http.Header
+	body   string
 }
 
 func newFake(t *testing.T, playbacks ...playback) *fakeProvider {
@@ -91,7 +92,7 @@ func (f *fakeProvider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = checkRequest(r, raw)
 	}
 	f.mu.Lock()
-	f.requests = append(f.requests, sentRequest{auth: r.Header.Get("Authorization"), body: string(raw)})
+	f.requests = append(f.requests, sentRequest{auth: r.Header.Get("Authorization"), header: r.Header, body: string(raw)})
 	if err == nil && len(f.playbacks) == 0 {
 		err = fmt.Errorf("an unexpected request")
 	}

@@ -3,10 +3,12 @@ package openai
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -23,11 +25,12 @@ type Config struct {
 	// https://api.openai.com/v1. It holds no user and no password: they would
 	// end up in error texts.
 	BaseURL string
-	// APIKey is sent as a bearer token; "" sends none.
+	// APIKey is sent as a bearer token; "" sends none. It is visible ASCII.
+	// Nothing that the model says, logs or panics with has it in it.
 	APIKey string
 	// HTTPClient makes the calls. Nil means a client of the model's own, which
-	// follows no redirect and is released by [Model.Close]. A client with a
-	// total timeout kills long answers.
+	// is released by [Model.Close]. With either, no redirect is followed. A
+	// client with a total timeout kills long answers.
 	HTTPClient *http.Client
 	// Logger gets one line per call, without any content. Nil logs nothing.
 	Logger *slog.Logger
@@ -39,53 +42,89 @@ type Config struct {
 	// bytes. 0 and negative as for FirstByteTimeout. There is no limit on the
 	// whole answer.
 	IdleTimeout time.Duration
-	// NoStreamUsage leaves out stream_options.include_usage, for providers
-	// that refuse a request with it. Usage is then usually not reported.
-	NoStreamUsage bool
+	// DataTimeout limits the wait for data while keep-alives come: they show
+	// that something is there, and not that it works. 0 means no limit, since
+	// some models think for long and some gateways keep alive what is dead;
+	// only who knows both can say how long is too long.
+	DataTimeout time.Duration
+	// MaxTokens limits the length of an answer; 0 leaves that to the provider.
+	MaxTokens int
+	// Quirks are what is special about the provider's requests.
+	Quirks Quirks
 }
 
-// Model is a [loop.Model] over one provider. It is safe for concurrent use.
+// Model is a [loop.ProviderModel] over one provider. It is safe for concurrent
+// use.
 type Model struct {
 	url       string
-	apiKey    string
 	client    *http.Client
-	owned     bool
+	release   func()
+	redact    func(string) string
 	log       *slog.Logger
 	firstByte time.Duration
 	idle      time.Duration
-	usage     bool
+	data      time.Duration
+	maxTokens int
+	quirks    Quirks
+	names     nameRule
 }
 
-var _ loop.Model = (*Model)(nil)
+var _ loop.ProviderModel = (*Model)(nil)
 
 // New checks the config and returns the model. It makes no connection.
 func New(cfg Config) (*Model, error) {
-	u, err := url.Parse(cfg.BaseURL)
-	switch {
-	case err != nil:
-		// The parser's error repeats the whole text, and with it any password.
-		return nil, errors.New("openai: base URL: not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("openai: base URL: must begin with http:// or https:// and name a host")
-	case u.User != nil:
-		return nil, errors.New("openai: base URL: must not hold a user or password, use the API key")
+	u, err := parseURL(cfg.BaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("openai: base URL: %w", err)
+	}
+	// A header carries it; what else is in it would be lost or refused there.
+	if strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return nil, errors.New("openai: API key: it has characters other than visible ASCII")
+	}
+	if cfg.MaxTokens < 0 {
+		return nil, fmt.Errorf("openai: max tokens: %d is negative", cfg.MaxTokens)
+	}
+	if err := cfg.Quirks.Check(); err != nil {
+		return nil, fmt.Errorf("openai: %w", err)
 	}
 	m := &Model{
 		url:       u.JoinPath("chat/completions").String(),
-		apiKey:    cfg.APIKey,
-		client:    cfg.HTTPClient,
+		release:   func() {},
+		redact:    redactor(cfg.APIKey, u),
 		log:       cfg.Logger,
 		firstByte: limit(cfg.FirstByteTimeout),
 		idle:      limit(cfg.IdleTimeout),
-		usage:     !cfg.NoStreamUsage,
+		data:      max(cfg.DataTimeout, 0),
+		maxTokens: cfg.MaxTokens,
+		quirks:    cfg.Quirks,
 	}
-	if m.client == nil {
-		m.client, m.owned = ownClient(), true
+	if m.names, err = cfg.Quirks.ToolNames.compile(); err != nil {
+		return nil, fmt.Errorf("openai: %w", err)
 	}
+	base := cfg.HTTPClient
+	if base == nil {
+		transport := ownTransport()
+		base, m.release = &http.Client{Transport: transport}, transport.CloseIdleConnections
+	}
+	m.client = client(*base, authorizer(cfg.APIKey))
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
 	return m, nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		// The parser's error repeats the whole text, and with it any password.
+		return nil, errors.New("not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("must begin with http:// or https:// and name a host")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password, use the API key")
+	}
+	return u, nil
 }
 
 // limit turns a configured timeout into a limit; 0 stands for none.
@@ -99,39 +138,36 @@ func limit(d time.Duration) time.Duration {
 	return d
 }
 
-func ownClient() *http.Client {
-	transport := &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 64, // many streams to one host end at once; 2 would throw most connections away
-		IdleConnTimeout:     90 * time.Second,
-		TLSHandshakeTimeout: 10 * time.Second,
-	}
-	return &http.Client{
-		Transport: transport,
-		// A redirect would carry the conversation to a host that nobody chose.
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
 // Close releases the idle connections of the model's own client. Calls under
 // way are not touched. It does nothing for a client that was passed in.
-func (m *Model) Close() {
-	if m.owned {
-		m.client.CloseIdleConnections()
+func (m *Model) Close() { m.release() }
+
+// Stream makes one call, as [Model.Send] does with what [Model.Request] gives.
+func (m *Model) Stream(ctx context.Context, req loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
+	return func(yield func(stream.Chunk, error) bool) {
+		p, err := m.Request(req)
+		if err != nil {
+			yield(stream.Chunk{}, err)
+			return
+		}
+		m.Send(ctx, req, p, nil)(yield)
 	}
 }
 
-// Stream makes one call. A refusal by the provider, an error inside the
-// stream, silence and a connection that was never made are yielded as
-// [loop.ModelError]; the end of ctx as its error. A connection that is lost
-// in the middle ends the sequence, without a finish chunk unless the provider
-// had named its finish reason before.
-func (m *Model) Stream(ctx context.Context, req loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
+// Send makes one call with the headers and the body of p, and credentials. Of
+// req it reads the names of the tools, to turn those of the answer back, and
+// what is logged. A refusal by the provider, an error inside the stream,
+// silence and a connection that was never made are yielded as
+// [loop.ModelError]; an error of received, and the end of ctx, as they are. A
+// connection that is lost in the middle ends the sequence, without a finish
+// chunk unless the provider had named its finish reason before.
+func (m *Model) Send(
+	ctx context.Context, req loop.ModelRequest, p loop.ProviderRequest, received func(context.Context, loop.ProviderResponse) error,
+) iter.Seq2[stream.Chunk, error] {
 	return func(yield func(stream.Chunk, error) bool) {
-		c := &call{model: m, yield: yield}
+		c := &call{model: m, received: received, yield: yield}
 		start := time.Now()
-		err := c.run(ctx, req)
+		err := c.run(ctx, req, p)
 		m.log.LogAttrs(ctx, slog.LevelDebug, "model call ended",
 			slog.String("session", req.SessionID), slog.String("run", req.RunID),
 			slog.Int("turn", req.Turn), slog.Int("attempt", req.Attempt),

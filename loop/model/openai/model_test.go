@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -28,10 +29,14 @@ func hello() loop.ModelRequest {
 // for the finish. The deltas of a block are joined, so that the transcript
 // does not depend on how the network cut the stream.
 func play(ctx context.Context, m *openai.Model, req loop.ModelRequest) (string, error) {
+	return transcribe(m.Stream(ctx, req))
+}
+
+func transcribe(chunks iter.Seq2[stream.Chunk, error]) (string, error) {
 	var order []string
 	text := make(map[string]string)
 	end := ""
-	for c, err := range m.Stream(ctx, req) {
+	for c, err := range chunks {
 		if err != nil {
 			return transcript(order, text) + end, err
 		}
@@ -91,6 +96,7 @@ var streams = []struct{ name, want string }{
 	{"utf8", "text/1: Preis 3€ 東京 🧭 e\u0301\nfinish: stop (stop) 0/0"},
 	{"complete_then_length", "tool_arguments/1: call_A get_time {\"zone\":\"UTC\"}\nfinish: length (length) 0/0"},
 	{"length_cut", "tool_arguments/1: call_A save_note {\"path\":\"r.md\",\"body\":\"first half\nfinish: length (length) 0/0"},
+	{"repairable_cut", "tool_arguments/1: call_A run_steps {\"steps\":[\"build\",\"test\"\nfinish: length (length) 0/0"},
 	{"misreported_cut", "tool_arguments/1: call_A save_note {\"path\":\"r.md\",\"body\":\"first half\nfinish: tool_calls (tool_calls) 0/0"},
 	{
 		"parallel_calls",

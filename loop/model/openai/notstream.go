@@ -3,7 +3,6 @@ package openai
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"slices"
 
@@ -74,15 +73,10 @@ func begunField(line []byte) bool {
 // notStream says what came in place of a stream: the provider's own error if
 // it is one.
 func (c *call) notStream(body []byte) *loop.ModelError {
-	var answer struct {
-		Error json.RawMessage `json:"error"`
+	if e, ok := errorBody(body); ok {
+		return c.model.modelError(e, http.StatusOK)
 	}
-	if json.Unmarshal(body, &answer) == nil {
-		if e, ok := parseError(answer.Error); ok {
-			return e.modelError(http.StatusOK, c.model.apiKey)
-		}
-	}
-	contentType := cmp.Or(event.Shorten(clean(c.contentType, c.model.apiKey), maxContentType), "none")
+	contentType := cmp.Or(event.Shorten(c.model.clean(c.contentType), maxContentType), "none")
 	return &loop.ModelError{
 		Status: http.StatusOK, Code: "not_a_stream",
 		Message: "the provider's answer is not an event stream (content type: " + contentType + "): check that OPENAI_BASE_URL is right " +

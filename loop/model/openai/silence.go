@@ -10,10 +10,14 @@ import (
 var (
 	errFirstByte = errors.New("no first byte in time")
 	errIdle      = errors.New("no further byte in time")
+	errNoData    = errors.New("no data in time")
+	// errTail is no failure: the answer was whole before.
+	errTail = errors.New("no end in time")
 )
 
-// silence cancels a call when a limit passes. It is armed only while a byte
-// is waited for, so a slow consumer never looks like a silent provider.
+// silence cancels a call when a limit passes. It is armed only while the
+// provider is waited for, so a slow consumer never looks like a silent
+// provider.
 type silence struct {
 	cancel context.CancelCauseFunc
 	timer  *time.Timer

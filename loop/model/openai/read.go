@@ -1,0 +1,148 @@
+package openai
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+const (
+	// finishGrace is the longest silence once the answer is whole: only a
+	// usage report can still come.
+	finishGrace = 5 * time.Second
+	// tailLimit is how long that may take in all, whatever else comes.
+	tailLimit = time.Minute
+)
+
+// read plays the frames of a stream to the consumer.
+func (c *call) read(ctx context.Context, body *watchedReader) error {
+	frames := newFrameReader(io.TeeReader(body, &c.head))
+	var whole time.Time // when the answer was
+	for {
+		wait, cause := c.model.data, errNoData
+		if c.acc.finishReason != "" {
+			if whole.IsZero() {
+				whole = time.Now()
+				body.idle = graceful(body.idle)
+			}
+			if wait, cause = tailLimit-time.Since(whole), errTail; wait <= 0 {
+				return c.finish()
+			}
+		}
+		frame, err := c.nextData(frames, wait, cause)
+		if err != nil {
+			return c.ended(ctx, err)
+		}
+		if string(frame.data) == "[DONE]" {
+			return c.finish()
+		}
+		if over, err := c.take(frame); over || err != nil {
+			return err
+		}
+	}
+}
+
+func graceful(idle time.Duration) time.Duration {
+	if idle == 0 {
+		return finishGrace
+	}
+	return min(idle, finishGrace)
+}
+
+// nextData returns the next frame that is no keep-alive.
+func (c *call) nextData(frames *frameReader, wait time.Duration, cause error) (frame, error) {
+	silence := newSilence(c.cancel)
+	silence.limit(wait, cause)
+	defer silence.end()
+	for {
+		f, err := frames.next()
+		if err != nil {
+			return frame{}, err
+		}
+		c.framed = true
+		if f.data = bytes.TrimSpace(f.data); len(f.data) > 0 {
+			return f, nil
+		}
+	}
+}
+
+// take yields what a frame adds to the answer. over says that the consumer
+// wants no more.
+func (c *call) take(f frame) (over bool, err error) {
+	var ch wireChunk
+	if err := json.Unmarshal(f.data, &ch); err != nil {
+		if f.cut {
+			return false, nil // the connection broke inside the frame: the next read says how
+		}
+		return false, c.malformed("the provider sent a frame that is not a chunk", err)
+	}
+	if me := c.model.failure(ch); me != nil {
+		return false, me
+	}
+	chunks := c.acc.add(ch)
+	switch err := c.acc.problem(); {
+	case errors.Is(err, errAnswerTooLong):
+		return false, &loop.ModelError{Status: c.status, Code: "answer_too_long", Message: err.Error(), Err: err}
+	case err != nil:
+		return false, &loop.ModelError{Status: c.status, Code: "too_many_calls", Message: err.Error(), Err: err}
+	}
+	for _, out := range chunks {
+		if !c.yield(out, nil) {
+			c.stopped = true
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ended judges a stream that ended without [DONE].
+func (c *call) ended(ctx context.Context, err error) error {
+	if c.acc.finishReason != "" {
+		return c.finish()
+	}
+	if !c.framed && ctx.Err() == nil {
+		if body := c.head.foreign(); body != nil {
+			return c.notStream(body)
+		}
+	}
+	var p *panicError
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case errors.Is(err, errLineTooLong):
+		return &loop.ModelError{Status: c.status, Code: "line_too_long", Message: err.Error(), Err: err}
+	case ctx.Err() != nil, errors.As(err, &p):
+		return c.failure(ctx, err)
+	}
+	c.lost = err
+	return nil
+}
+
+// finish yields the chunk that makes the answer whole, unless it is none.
+func (c *call) finish() error {
+	finish, err := c.acc.finish()
+	switch {
+	case err != nil:
+		return c.malformed(err.Error(), nil)
+	case brokeOff(finish.Raw):
+		word := c.model.clean(finish.Raw)
+		return &loop.ModelError{Status: c.status, Code: word, Message: "the provider broke its answer off (finish reason: " + word + ")", Retryable: true}
+	case finish.Raw == "" && c.acc.empty():
+		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
+	}
+	if !c.yield(stream.Chunk{Kind: stream.KindFinish, Finish: finish}, nil) {
+		c.stopped = true
+	}
+	return nil
+}
+
+func (c *call) malformed(problem string, err error) *loop.ModelError {
+	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: c.model.cause(err)}
+}
