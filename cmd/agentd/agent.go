@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/openai"
@@ -27,6 +29,7 @@ const (
 // are read as other programs read them.
 type modelFlags struct {
 	Script string `env:"AGENTD_SCRIPT" placeholder:"FILE" help:"Let the demo agent play this script. Without it a model answers if OPENAI_API_KEY or OPENAI_BASE_URL is set (OPENAI_MODEL names which), and else the built-in script."`
+	openAIFlags
 }
 
 // check says early what demo would: before a database is started for nothing.
@@ -44,6 +47,10 @@ func (f modelFlags) check() error {
 // model holds.
 func (f modelFlags) demo(tools []loop.Tool, log, parts *slog.Logger) (agent loop.Agent, free func(), err error) {
 	agent = loop.Agent{Name: demoAgent, Tools: tools}
+	cfg, err := f.config()
+	if err != nil {
+		return agent, nil, err
+	}
 	key, url := os.Getenv(openAIKeyVariable), os.Getenv(openAIURLVariable)
 	switch {
 	case f.Script != "":
@@ -55,7 +62,11 @@ func (f modelFlags) demo(tools []loop.Tool, log, parts *slog.Logger) (agent loop
 		log.Info("agent demo plays a script", "script", f.Script)
 		return agent, func() {}, nil
 	case key != "" || url != "":
-		model, err := openai.New(openai.Config{BaseURL: orElse(url, defaultOpenAIURL), APIKey: key, Logger: parts})
+		if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			return agent, nil, errors.New(openAIKeyVariable + " has characters other than visible ASCII: is a line end at its end?")
+		}
+		cfg.BaseURL, cfg.APIKey, cfg.Logger = orElse(url, defaultOpenAIURL), key, parts
+		model, err := openai.New(cfg)
 		if err != nil {
 			return agent, nil, fmt.Errorf("%s: %w", openAIURLVariable, err)
 		}

@@ -53,6 +53,8 @@ func TestServeRefuses(t *testing.T) {
 		"AnUnknownLevel":  {env: []string{"AGENTD_LOG_LEVEL=loud"}, args: "serve", code: 2, want: []string{"loud"}},
 		"ABrokenScript":   {env: []string{withDB, "AGENTD_LISTEN=127.0.0.1:0"}, args: "serve --script " + broken, code: 1, want: []string{broken, "scenarios"}},
 		"ABrokenModelURL": {env: []string{withDB, "AGENTD_LISTEN=127.0.0.1:0", "OPENAI_BASE_URL=ftp://x"}, args: "serve", code: 1, want: []string{"OPENAI_BASE_URL", "http"}},
+		"ABrokenModelKey": {env: []string{withDB, "AGENTD_LISTEN=127.0.0.1:0", "OPENAI_API_KEY=sk\n"}, args: "serve", code: 1, want: []string{"OPENAI_API_KEY", "visible ASCII"}},
+		"ABrokenQuirk":    {env: []string{withDB, "AGENTD_OPENAI_REASONING=sometimes"}, args: "serve", code: 2, want: []string{"--openai-reasoning", `"sometimes"`, "never, tool_calls, always"}},
 		"ALostScript":     {env: []string{nowhere}, args: "serve --script /nowhere.json", code: 1, want: []string{"/nowhere.json"}},
 		"ALostDevScript":  {args: "dev --script /nowhere.json", code: 1, want: []string{"/nowhere.json"}},
 		"ABrokenDevURL":   {env: []string{"OPENAI_BASE_URL=ftp://x"}, args: "dev", code: 1, want: []string{"OPENAI_BASE_URL", "http"}},
