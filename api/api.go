@@ -42,9 +42,9 @@ type Reader interface {
 	// GetSession finds a session by agentd's id.
 	GetSession(ctx context.Context, tenantID, sessionID string) (loop.SessionInfo, error)
 	// ListSessions returns the newest first.
-	ListSessions(ctx context.Context, tenantID string, page loop.Page) ([]loop.SessionInfo, error)
+	ListSessions(ctx context.Context, tenantID string, filter loop.SessionFilter, page loop.Page) ([]loop.SessionInfo, error)
 	// ListMessages returns them in order of position.
-	ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error)
+	ListMessages(ctx context.Context, tenantID, sessionID string, filter loop.MessageFilter, page loop.Page) ([]loop.MessageInfo, error)
 	// GetRun finds a run by its id alone.
 	GetRun(ctx context.Context, tenantID, runID string) (loop.RunInfo, error)
 	// ListRuns returns the newest first; sessionID "" means all sessions.

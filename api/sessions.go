@@ -61,7 +61,7 @@ func (s *sessionService) ListSessions(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Reader.ListSessions(ctx, principalOf(ctx).tenantID, pg)
+	list, err := s.Reader.ListSessions(ctx, principalOf(ctx).tenantID, loop.SessionFilter{}, pg)
 	if errors.Is(err, loop.ErrNotFound) {
 		err = errBadPageToken
 	}
@@ -98,7 +98,7 @@ func (s *sessionService) ListMessages(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Reader.ListMessages(ctx, tenantID, id, pg)
+	list, err := s.Reader.ListMessages(ctx, tenantID, id, loop.MessageFilter{}, pg)
 	if err != nil {
 		return nil, s.blamePage(ctx, err, tenantID, id, pg)
 	}

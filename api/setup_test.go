@@ -165,7 +165,7 @@ func pageOf[T any](list []T, p loop.Page, id func(T) string) ([]T, error) {
 	return list[:min(len(list), p.Limit)], nil
 }
 
-func (b *backend) ListSessions(ctx context.Context, tenantID string, p loop.Page) ([]loop.SessionInfo, error) {
+func (b *backend) ListSessions(ctx context.Context, tenantID string, _ loop.SessionFilter, p loop.Page) ([]loop.SessionInfo, error) {
 	var list []loop.SessionInfo
 	b.each(func(id string) {
 		if info, err := b.GetSession(ctx, tenantID, id); err == nil {
@@ -175,7 +175,7 @@ func (b *backend) ListSessions(ctx context.Context, tenantID string, p loop.Page
 	return pageOf(list, p, func(i loop.SessionInfo) string { return i.ID })
 }
 
-func (b *backend) ListMessages(ctx context.Context, tenantID, sessionID string, p loop.Page) ([]loop.MessageInfo, error) {
+func (b *backend) ListMessages(ctx context.Context, tenantID, sessionID string, _ loop.MessageFilter, p loop.Page) ([]loop.MessageInfo, error) {
 	s, events, err := b.state(ctx, tenantID, sessionID)
 	if err != nil {
 		return nil, err

@@ -33,14 +33,6 @@ type Commands struct {
 	Logger *slog.Logger
 }
 
-// CreateSession asks for a session.
-type CreateSession struct {
-	TenantID string
-	// ExternalID is the client's own name for it, "" for none.
-	ExternalID string
-	Actor      event.Actor
-}
-
 // StartRun asks for a run that answers Text.
 type StartRun struct {
 	TenantID  string
@@ -48,6 +40,12 @@ type StartRun struct {
 	// Agent is "" for the default agent.
 	Agent string
 	Text  string
+	// ReplaceFrom is a message of the conversation, "" for none: the new message
+	// and its run take the place of it and of everything behind it. With a user
+	// message and no Text, it is said again; with an answer or a tool's result,
+	// the message that its run answers is said again, and Text has to be empty.
+	// Without an Agent it is then the one that answered before.
+	ReplaceFrom string
 	// IdempotencyKey makes a repeated request the same run for 24 h; "" for
 	// none.
 	IdempotencyKey string
@@ -83,60 +81,6 @@ type CancelRun struct {
 	Sanitized bool
 }
 
-// SessionRef is the answer to [CreateSession].
-type SessionRef struct {
-	SessionID string
-	// Created is false if the external id was already in use: the session is
-	// the existing one.
-	Created bool
-}
-
-// CreateSession creates a session. A repeated external id gives the session
-// that has it.
-func (c *Commands) CreateSession(ctx context.Context, cmd CreateSession) (SessionRef, error) {
-	external, changed := event.CleanText(cmd.ExternalID)
-	if changed {
-		return SessionRef{}, &InvalidError{Field: "external_id", Problem: "is not valid text: send UTF-8 without U+0000"}
-	}
-	for {
-		if external != "" {
-			h, err := c.Log.HeadByExternalID(ctx, cmd.TenantID, external)
-			if err == nil {
-				return SessionRef{SessionID: h.SessionID}, nil
-			}
-			if !errors.Is(err, ErrNotFound) {
-				return SessionRef{}, err
-			}
-		}
-		id := c.NewID()
-		e, err := event.New(event.Scope{SessionID: id, At: c.Now(), Actor: cmd.Actor},
-			event.SessionCreated{TenantID: cmd.TenantID, ExternalID: external})
-		if err != nil {
-			return SessionRef{}, err
-		}
-		_, err = c.Log.Append(ctx, Append{ID: c.NewID(), TenantID: cmd.TenantID, SessionID: id, Events: []event.Event{e}})
-		if err == nil {
-			return SessionRef{SessionID: id, Created: true}, nil
-		}
-		if !errors.Is(err, ErrConflict) || external == "" {
-			return SessionRef{}, err
-		}
-	}
-}
-
-// DeleteSession hides a session. It refuses with a [BusyError] while a run is
-// active.
-func (c *Commands) DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error {
-	return c.retry(ctx, tenantID, sessionID, func(h Head) (Append, error) {
-		if h.ActiveRunID != "" {
-			return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
-		}
-		d := c.draft(h, actor, "")
-		d.add(event.SessionDeleted{})
-		return d.done()
-	})
-}
-
 // CancelRun asks a run to stop. A run that a worker holds is stopped by that
 // worker; one that nobody holds is cancelled here. Asking again is no error;
 // asking for a run that has ended otherwise is [ErrRunEnded].
@@ -164,7 +108,7 @@ func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 }
 
 // retry plans on the head until the append holds. A plan without events means
-// that there is nothing to do.
+// that there is nothing to do, and one that is [ErrConflict] is made again.
 func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan func(Head) (Append, error)) error {
 	for {
 		h, err := c.Log.Head(ctx, tenantID, sessionID)
@@ -175,13 +119,13 @@ func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan f
 			return ErrNotFound
 		}
 		a, err := plan(h)
-		if err != nil {
-			return err
-		}
-		if len(a.Events) == 0 {
+		if err == nil && len(a.Events) == 0 {
 			return nil
 		}
-		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
+		if err == nil {
+			_, err = c.Log.Append(ctx, a)
+		}
+		if !errors.Is(err, ErrConflict) {
 			return err
 		}
 	}

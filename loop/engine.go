@@ -177,6 +177,9 @@ func (r *runner) claimFact() event.Payload {
 	case "":
 		cause = event.ResumeApproval
 	}
+	if run.Retrying {
+		cause = event.ResumeRetry
+	}
 	return event.RunResumed{WorkerID: r.holder.WorkerID, Epoch: epoch, Ticket: run.Ticket, Cause: cause, HookSet: r.hookSet()}
 }
 

@@ -35,6 +35,8 @@ var (
 	ErrDecided = errors.New("approval is already decided")
 	// ErrRunEnded: the run is in a terminal state.
 	ErrRunEnded = errors.New("run has ended")
+	// ErrNotRetryable: the run did not fail, or it failed for good.
+	ErrNotRetryable = errors.New("run cannot be retried")
 )
 
 // TransitionError says which event a state refused. It unwraps to
@@ -114,3 +116,17 @@ func (e *BusyError) Error() string {
 
 // Unwrap returns [ErrBusy].
 func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// RetryError is a run that is not taken up again. It unwraps to
+// [ErrNotRetryable].
+type RetryError struct {
+	RunID string
+	// Problem is a sentence that says why and what to do instead.
+	Problem string
+}
+
+// Error returns the run and the problem.
+func (e *RetryError) Error() string { return "run " + e.RunID + " cannot be retried: " + e.Problem }
+
+// Unwrap returns [ErrNotRetryable].
+func (e *RetryError) Unwrap() error { return ErrNotRetryable }

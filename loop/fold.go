@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"maps"
 	"slices"
 	"sort"
 	"time"
@@ -36,12 +37,22 @@ func apply(s State, e event.Event, p event.Payload) State {
 		return s
 	case event.SessionCreated:
 		s.SessionID, s.TenantID, s.ExternalID = e.SessionID, p.TenantID, p.ExternalID
+		s.Title, s.User = p.Title, p.User
+		if len(p.Metadata) > 0 {
+			s.Metadata = p.Metadata
+		}
 		return s
+	case event.SessionUpdated:
+		return s.updated(p)
 	case event.SessionDeleted:
 		s.Deleted = true
 		return s
 	case event.MessageCreated:
 		return s.withMessage(hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: p.Role, Parts: p.Parts, Position: e.Seq})
+	case event.MessagesReplaced:
+		at := s.messageIndex(p.FromMessageID)
+		s.Messages = s.Messages[:at:at] // they are the last ones: allows has asked
+		return s
 	case event.RunCreated:
 		s.Runs = append(slices.Clip(s.Runs), Run{ID: e.RunID, CreatedAt: e.At})
 	case event.RunStarted:
@@ -68,6 +79,36 @@ func apply(s State, e event.Event, p event.Payload) State {
 	s.Runs = slices.Clone(s.Runs)
 	s.Runs[i] = s.Runs[i].apply(e, p)
 	return s
+}
+
+// updated merges p in.
+func (s State) updated(p event.SessionUpdated) State {
+	if p.Title != nil {
+		s.Title = *p.Title
+	}
+	if len(p.Metadata) > 0 {
+		s.Metadata = merge(s.Metadata, p.Metadata)
+	}
+	return s
+}
+
+// merge returns old with patch applied; nil for nothing.
+func merge(old map[string]string, patch map[string]*string) map[string]string {
+	out := maps.Clone(old)
+	if out == nil {
+		out = map[string]string{}
+	}
+	for k, v := range patch {
+		if v == nil {
+			delete(out, k)
+		} else {
+			out[k] = *v
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // withMessage inserts m in order of position, which is at the end but for a
@@ -101,12 +142,15 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 		r.IdempotencyKey, r.RequestSHA256 = p.IdempotencyKey, p.RequestSHA256
 	case event.RunQueued:
 		r.Ticket, r.NotBefore, r.QueuedFor = p.Ticket, nil, p.Cause
+		if p.Cause == event.QueuedForRetry {
+			r = r.retried()
+		}
 	case event.RunStarted:
 		r.WorkerID, r.Epoch, r.Started, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, true, nil, p.HookSet
-		r.HeldSince = e.At
+		r.HeldSince, r.Retrying = e.At, false
 	case event.RunResumed:
 		r.WorkerID, r.Epoch, r.NotBefore, r.HookSet = p.WorkerID, p.Epoch, nil, p.HookSet
-		r.HeldSince = e.At
+		r.HeldSince, r.Retrying = e.At, false
 	case event.RunPrepared:
 		r.Prepared = &p
 	case event.RunSuspended:
@@ -123,11 +167,11 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 		r.CancelRequested = true
 		r.CancelReason = p.Reason
 	case event.RunCompleted:
-		return r.ended(e.At, string(p.Reason), "")
+		return r.ended(e, string(p.Reason), "")
 	case event.RunFailed:
-		return r.ended(e.At, string(p.Reason), p.Error)
+		return r.ended(e, string(p.Reason), p.Error)
 	case event.RunCancelled:
-		return r.ended(e.At, p.Reason, "")
+		return r.ended(e, p.Reason, "")
 	case event.TurnStarted:
 		r.Turns = append(slices.Clip(r.Turns), Turn{No: e.Turn, Status: TurnOpen})
 	case event.AssistantCompleted, event.ToolExecuted:
@@ -149,9 +193,25 @@ func (r Run) letGo(at time.Time) Run {
 	return r
 }
 
-func (r Run) ended(at time.Time, reason, text string) Run {
-	r.WorkerID, r.Reason, r.Error, r.EndedAt, r.NotBefore = "", reason, text, at, nil
-	return r.letGo(at)
+func (r Run) ended(e event.Event, reason, text string) Run {
+	r.WorkerID, r.Reason, r.Error, r.NotBefore = "", reason, text, nil
+	r.EndedAt, r.EndedSeq = e.At, e.Seq
+	return r.letGo(e.At)
+}
+
+// retried is the run as if it had not failed. What was cut off then stays cut
+// off, and a cancel that came too late is over.
+func (r Run) retried() Run {
+	r.Retries++
+	r.Retrying, r.RetriedFrom = true, r.EndedSeq
+	r.Reason, r.Error, r.EndedAt, r.EndedSeq = "", "", time.Time{}, 0
+	r.Takeovers, r.ReleasedFor, r.CancelRequested, r.CancelReason = 0, "", false, ""
+	if t, ok := r.Turn(); ok {
+		t.Superseded, t.Failed = t.Status == TurnStopped, 0
+		r.Turns = slices.Clone(r.Turns)
+		r.Turns[len(r.Turns)-1] = t
+	}
+	return r
 }
 
 func (t Turn) apply(e event.Event, p event.Payload) Turn {

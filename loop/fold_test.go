@@ -25,7 +25,8 @@ func anyEvent(t *rapid.T) event.Event {
 		"ticket": n.Draw(t, "ticket"), "epoch": n.Draw(t, "epoch"), "attempt": n.Draw(t, "attempt"), "number": n.Draw(t, "number"),
 		"call_id": id.Draw(t, "call"), "approval_id": id.Draw(t, "approval"), "decision": rapid.SampledFrom([]event.ApprovalDecision{"", "approved", "denied", "cancelled"}).Draw(t, "decision"), "message_id": id.Draw(t, "message"), "tenant_id": "t", "text": rapid.String().Draw(t, "text"),
 		"lane": rapid.SampledFrom([]stream.Lane{stream.LaneText, stream.LaneReasoning, "odd"}).Draw(t, "lane"), "block_id": id.Draw(t, "block"),
-		"cause": "worker_dead", "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
+		"cause": rapid.SampledFrom([]string{"worker_dead", event.QueuedForRetry}).Draw(t, "cause"), "title": rapid.String().Draw(t, "title"),
+		"metadata": map[string]any{"k": "v"}, "from_message_id": id.Draw(t, "from"), "message_ids": rapid.SliceOfN(id, 0, 2).Draw(t, "replaced"), "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
 	}
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -88,8 +89,11 @@ func sane(t *rapid.T, s loop.State) {
 		if r.Status.Terminal() == r.EndedAt.IsZero() {
 			t.Fatalf("run %s is %s and ended at %v", r.ID, r.Status, r.EndedAt)
 		}
+		if r.Retrying && (r.Status == loop.RunRunning || r.Status == loop.RunWaiting) || r.Retries == 0 && r.RetriedFrom != 0 {
+			t.Fatalf("run %s is %s after %d retries, from seq %d, retrying %v", r.ID, r.Status, r.Retries, r.RetriedFrom, r.Retrying)
+		}
 		for i, turn := range r.Turns {
-			if i < len(r.Turns)-1 && turn.Status != loop.TurnCompleted {
+			if over := turn.Status == loop.TurnCompleted || turn.Superseded; i < len(r.Turns)-1 && !over {
 				t.Fatalf("turn %d of run %s is %s and not the last", turn.No, r.ID, turn.Status)
 			}
 			for _, c := range turn.Calls {

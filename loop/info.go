@@ -14,12 +14,42 @@ type SessionInfo struct {
 	TenantID string
 	// ExternalID is the client's own name for the session, "" if it gave none.
 	ExternalID string
-	CreatedAt  time.Time
+	// Title is for people, "" for none; User is the client's own name of its end
+	// user, "" for none; Metadata is nil for none.
+	Title     string
+	User      string
+	Metadata  map[string]string
+	CreatedAt time.Time
 	// UpdatedAt is the time of the last event.
 	UpdatedAt time.Time
 	LastSeq   int64
 	// ActiveRunID is the run that is queued, running or waiting, "" if there is none.
 	ActiveRunID string
+}
+
+// The most that a client may say about a session.
+const (
+	// MaxTitle is in characters.
+	MaxTitle = 200
+	// MaxUser, MaxMetadataKey and MaxMetadataValue are in bytes.
+	MaxUser          = 200
+	MaxMetadataKey   = 64
+	MaxMetadataValue = 512
+	MaxMetadataKeys  = 16
+)
+
+// SessionFilter narrows a list of sessions: a session has to pass all of it.
+// The zero value is every session.
+type SessionFilter struct {
+	// User is the exact name, "" for any.
+	User string
+	// Query is words, at most [MaxTitle] characters: the title has to contain
+	// every one, whatever the case and the order. "" is no condition.
+	Query string
+	// Metadata is what a session's has to contain, at most [MaxMetadataKeys].
+	Metadata map[string]string
+	// ActiveOnly leaves out sessions whose runs have all ended.
+	ActiveOnly bool
 }
 
 // RunInfo is a run as front doors show it.
@@ -41,9 +71,13 @@ type RunInfo struct {
 	InputTokens  int64
 	OutputTokens int64
 	CreatedAt    time.Time
-	// StartedAt is the first claim, nil before it; EndedAt the terminal event.
+	// StartedAt is the first claim, nil before it; EndedAt and EndedSeq are the
+	// terminal event's, nil and 0 while it may still go on.
 	StartedAt *time.Time
 	EndedAt   *time.Time
+	EndedSeq  int64
+	// Retries counts how often the run was taken up again after it had failed.
+	Retries int
 }
 
 // ApprovalInfo is an approval as front doors show it.
@@ -104,6 +138,16 @@ type MessageInfo struct {
 	// Turn is 0 for messages outside a turn.
 	Turn      int
 	CreatedAt time.Time
+	// ReplacedSeq is the seq of the event that took the message out of the
+	// conversation, 0 for one that is in it.
+	ReplacedSeq int64
+}
+
+// MessageFilter says which messages to list. The zero value is the conversation
+// as it is.
+type MessageFilter struct {
+	// Replaced adds the messages that others have taken the place of.
+	Replaced bool
 }
 
 // MaxMemoryKey and MaxMemoryContent are the most that a memory may have, in

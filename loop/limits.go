@@ -24,11 +24,16 @@ type Limits struct {
 // exceeded says which limit forbids another turn after the last one of r, and
 // whether one does.
 func (l Limits) exceeded(r Run) (event.RunFailed, bool) {
-	t, _ := r.Turn()
-	if l.Turns > 0 && t.No >= l.Turns {
+	turns := 0
+	for _, t := range r.Turns {
+		if !t.Superseded {
+			turns++
+		}
+	}
+	if l.Turns > 0 && turns >= l.Turns {
 		return event.RunFailed{
 			Reason: event.FailTurnLimit,
-			Error:  fmt.Sprintf("the run was ended after %d turns, the limit of its agent, while the model still asked for tools", t.No),
+			Error:  fmt.Sprintf("the run was ended after %d turns, the limit of its agent, while the model still asked for tools", turns),
 		}, true
 	}
 	if c, ok := repeated(r.Turns, l.RepeatedCalls); ok {

@@ -33,9 +33,13 @@ type Log interface {
 	// blocked or rejected), or false.
 	Request(ctx context.Context, tenantID, sessionID, key string) (Request, bool, error)
 
+	// Tail is [State.Tail] of the whole session: [ErrNotFound] if the message
+	// is not in the conversation, or not any more.
+	Tail(ctx context.Context, tenantID, sessionID, messageID string) (Tail, error)
+
 	// Load returns the state that an engine needs to advance a run: the run
 	// folded from its own events (of its deltas only those of a model call
-	// that is still open), every message of the session, last seq and epoch,
+	// that is still open), the session's conversation, last seq and epoch,
 	// all from one snapshot. Other runs of the session are not in it.
 	Load(ctx context.Context, tenantID, sessionID, runID string) (State, error)
 
@@ -118,8 +122,12 @@ type Head struct {
 	TenantID   string
 	SessionID  string
 	ExternalID string
-	LastSeq    int64
-	Epoch      int64
+	// Title, User and Metadata are as in [State].
+	Title    string
+	User     string
+	Metadata map[string]string
+	LastSeq  int64
+	Epoch    int64
 	// Deleted sessions are visible here and nowhere else, so that a command
 	// on one can say not found.
 	Deleted bool
@@ -128,6 +136,8 @@ type Head struct {
 	// ActiveRunID is the run that is queued, running or waiting, "" if there is
 	// none.
 	ActiveRunID string
+	// LastRunID is the run that was created last, "" if there is none.
+	LastRunID string
 	// Waiting says that the active run waits for people: nothing happens until
 	// they answer.
 	Waiting bool
@@ -147,7 +157,7 @@ type Request struct {
 	MessageID          string
 	AssistantMessageID string
 	RequestSHA256      string
-	// Seq is the seq before the user message of the run, or before the event
-	// that says what else became of it.
+	// Seq is the seq before the first event of the run, or before the event
+	// that says what else became of the message.
 	Seq int64
 }

@@ -120,8 +120,14 @@ func (p planner) proceed(r Run) step {
 		}
 		return p.endTurn(r, t)
 	case TurnCompleted, TurnStopped:
-		// Never the last word of a log: both are written together with what
-		// follows.
+		// The last word only of a run that failed there and is taken up again:
+		// both are written together with what follows.
+		if t.Superseded {
+			return p.newTurn()
+		}
+		if r.Retries > 0 && t.Status == TurnCompleted {
+			return p.nextTurn(r)
+		}
 	}
 	return step{
 		write: []event.Payload{event.RunFailed{Reason: event.FailIncomplete, Error: "the answer was cut off"}},
@@ -147,12 +153,17 @@ func (p planner) endTurn(r Run, t Turn) step {
 	if len(t.Calls) == 0 {
 		return step{write: []event.Payload{event.TurnCompleted{}, event.RunCompleted{Reason: t.Finish}}, act: actEnd}
 	}
-	if fail, ok := p.agent.Limits.exceeded(r); ok {
-		return step{write: []event.Payload{event.TurnCompleted{}, fail}, act: actEnd}
-	}
-	st := p.newTurn()
+	st := p.nextTurn(r)
 	st.write = append([]event.Payload{event.TurnCompleted{}}, st.write...)
 	return st
+}
+
+// nextTurn is a turn behind a completed one, if no limit forbids it.
+func (p planner) nextTurn(r Run) step {
+	if fail, ok := p.agent.Limits.exceeded(r); ok {
+		return step{write: []event.Payload{fail}, act: actEnd}
+	}
+	return p.newTurn()
 }
 
 // refused is the result of a call that no gate is asked about.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strconv"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -41,6 +40,8 @@ type starting struct {
 	sanitized bool
 	digest    string
 	inputID   string
+	// tail are the messages that this one takes the place of.
+	tail []string
 	// said is what the gate answered; it is asked once, at the seq askedAt.
 	said    *ruling[hooks.BeforeInput]
 	askedAt int64
@@ -56,21 +57,28 @@ func (s *starting) validate() (err error) {
 	}
 	s.text, s.sanitized = event.CleanText(s.cmd.Text)
 	s.sanitized = s.sanitized || s.cmd.Sanitized
-	if strings.TrimSpace(s.text) == "" {
+	if blank(s.text) && (s.text != "" || s.cmd.ReplaceFrom == "") {
 		return &InvalidError{Field: "text", Problem: "is empty: send what the user said"}
 	}
-	if _, changed := event.CleanText(s.cmd.IdempotencyKey); changed {
-		return &InvalidError{Field: "idempotency_key", Problem: "is not valid text: send UTF-8 without U+0000"}
+	if err := checkName("idempotency_key", s.cmd.IdempotencyKey); err != nil {
+		return err
 	}
 	s.inputID = s.c.NewID()
-	if s.cmd.IdempotencyKey != "" {
+	switch {
+	case s.cmd.IdempotencyKey == "":
+	case s.cmd.ReplaceFrom == "":
 		s.digest = requestDigest(s.agent, s.cmd.Text)
+	default:
+		s.digest = requestDigest(s.cmd.Agent, s.cmd.Text, s.cmd.ReplaceFrom)
 	}
 	return nil
 }
 
 func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	if done, err := s.repeated(ctx); done || err != nil {
+		return Append{}, err
+	}
+	if err := s.replaces(ctx); err != nil {
 		return Append{}, err
 	}
 	if err := s.ask(ctx, h); err != nil {
@@ -102,6 +110,14 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
 		})
 		s.refusal = &BusyError{ActiveRunID: h.ActiveRunID}
+	case s.cmd.ReplaceFrom != "" && s.tail == nil && len(s.said.decisions) == 0:
+		return Append{}, errReplaceFrom
+	case s.cmd.ReplaceFrom != "" && s.tail == nil:
+		d.add(event.InputRejected{
+			InputID: s.inputID, Agent: s.agent, Input: input, Policy: policyReplaced,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
+		})
+		s.refusal = errReplaceFrom
 	default:
 		d = s.run(h, v.Value.Text)
 	}
@@ -116,6 +132,7 @@ func (s *starting) run(h Head, text string) *draft {
 	s.out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
 	s.refusal = nil
 	d := c.draft(h, s.cmd.Actor, s.out.RunID)
+	s.replace(d)
 	d.add(
 		event.MessageCreated{
 			MessageID: s.out.MessageID, Role: hooks.RoleUser, Sanitized: s.sanitized || sanitized,
@@ -165,6 +182,9 @@ func (s *starting) rejected(prior Request) bool {
 		return false
 	}
 	s.refusal = prior.Rejected
+	if prior.Rejected.ActiveRunID == "" {
+		s.refusal = errReplaceFrom
+	}
 	return true
 }
 

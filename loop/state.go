@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"slices"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -15,14 +16,19 @@ type State struct {
 	SessionID  string
 	TenantID   string
 	ExternalID string
-	LastSeq    int64
+	// Title and User are "" for none, Metadata is nil for none.
+	Title    string
+	User     string
+	Metadata map[string]string
+	LastSeq  int64
 	// Epoch grows with every claim and every release.
 	Epoch int64
 	// Ledger is the head of the session's ledger. Events do not tell it: it is
 	// read with them.
 	Ledger  LedgerHead
 	Deleted bool
-	// Messages are in order of position.
+	// Messages are the conversation, in order of position. What was replaced is
+	// not in it any more.
 	Messages []hooks.Message
 	// Runs are in order of creation.
 	Runs []Run
@@ -48,7 +54,8 @@ const (
 // Active reports whether the run keeps others of its session from starting.
 func (s RunStatus) Active() bool { return s == RunQueued || s == RunRunning || s == RunWaiting }
 
-// Terminal reports whether the run has ended for good.
+// Terminal reports whether the run has ended. A failed one may be taken up
+// again.
 func (s RunStatus) Terminal() bool {
 	return s == RunCompleted || s == RunFailed || s == RunCancelled
 }
@@ -92,8 +99,16 @@ type Run struct {
 	// HookSet is the digest that the last claim pinned.
 	HookSet   string
 	CreatedAt time.Time
-	EndedAt   time.Time
-	Turns     []Turn
+	// EndedAt and EndedSeq are those of the terminal event.
+	EndedAt  time.Time
+	EndedSeq int64
+	// Retries counts how often the run was taken up again after it had failed,
+	// and RetriedFrom is the seq of the last failure that was not the end.
+	Retries     int
+	RetriedFrom int64
+	// Retrying says that no worker has claimed the run since.
+	Retrying bool
+	Turns    []Turn
 }
 
 // TurnStatus is where a turn stands. Values are stored.
@@ -129,6 +144,9 @@ type Turn struct {
 	Finish    stream.FinishReason
 	FinishRaw string
 	Usage     stream.Usage
+	// Superseded says of a stopped turn that the run was taken up again: the
+	// next turn stands in its place.
+	Superseded bool
 	// Partial is what the open attempt has shown so far.
 	Partial []PartialBlock
 	// FirstSeq is the seq of the open attempt's first delta.
@@ -209,6 +227,10 @@ func (s State) runIndex(id string) int {
 		}
 	}
 	return -1
+}
+
+func (s State) messageIndex(id string) int {
+	return slices.IndexFunc(s.Messages, func(m hooks.Message) bool { return m.ID == id })
 }
 
 // Turn returns the last turn of r; ok is false before the first.

@@ -3,6 +3,7 @@ package loop
 import (
 	"slices"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -59,7 +60,9 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeRunCancelled:       RunCancelled,
 	},
 	RunCompleted: {},
-	RunFailed:    {},
+	RunFailed: {
+		event.TypeRunQueued: RunQueued, // for a retry
+	},
 	RunCancelled: {},
 }
 
@@ -155,12 +158,20 @@ func allows(s State, e event.Event, p event.Payload) error {
 	if s.SessionID == "" || s.Deleted {
 		return refuse("session", e.SessionID, sessionStatus(s))
 	}
-	switch p.(type) {
-	case event.MessageCreated, event.InputHandled, event.InputBlocked, event.InputRejected:
+	switch p := p.(type) {
+	case event.SessionUpdated, event.MessageCreated, event.InputHandled, event.InputBlocked, event.InputRejected:
 		return nil
 	case event.SessionDeleted:
 		if r, ok := s.active(); ok {
 			return refuse("session", s.SessionID, "run "+string(r.Status))
+		}
+		return nil
+	case event.MessagesReplaced:
+		if r, ok := s.active(); ok {
+			return refuse("session", s.SessionID, "run "+string(r.Status))
+		}
+		if !s.endsWith(p) {
+			return refuse("message", p.FromMessageID, "")
 		}
 		return nil
 	case event.RunCreated:
@@ -178,12 +189,23 @@ func allows(s State, e event.Event, p event.Payload) error {
 	return allowsInTurn(r, e, p, refuse)
 }
 
+// endsWith reports whether p names the end of the conversation, message by
+// message.
+func (s State) endsWith(p event.MessagesReplaced) bool {
+	at := s.messageIndex(p.FromMessageID)
+	return at >= 0 && slices.EqualFunc(s.Messages[at:], p.MessageIDs, func(m hooks.Message, id string) bool { return m.ID == id })
+}
+
 // allowsInRun holds what the run table cannot say: tickets and epochs only
-// grow, the claim has the right ticket, and a run ends with nothing open.
+// grow, the claim has the right ticket, a run ends with nothing open, and it is
+// taken up again only where no check refused it and nothing came after it.
 func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	t, _ := r.Turn()
 	switch p := p.(type) {
 	case event.RunQueued:
+		if retry := p.Cause == event.QueuedForRetry; retry != (r.Status == RunFailed) || retry && !s.mayRetry(r) {
+			return false
+		}
 		a, busy := s.active()
 		return p.Ticket > r.Ticket && (!busy || a.ID == r.ID) && (r.Status != RunWaiting || !t.has(CallAwaiting))
 	case event.RunPrepared:
@@ -201,7 +223,7 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	case event.RunFailed, event.RunCancelled:
 		return t.settled()
 	case event.TurnStarted:
-		return e.Turn == t.No+1 && (t.Status == TurnNone || t.Status == TurnCompleted)
+		return e.Turn == t.No+1 && (t.Status == TurnNone || t.Status == TurnCompleted || t.Superseded)
 	case event.TurnCompleted:
 		return e.Turn == t.No && t.settled()
 	}
@@ -292,6 +314,11 @@ func sessionStatus(s State) string {
 		return "deleted"
 	}
 	return ""
+}
+
+// mayRetry says of a failed run whether it may be taken up again.
+func (s State) mayRetry(r Run) bool {
+	return r.Reason != string(event.FailBlocked) && s.Runs[len(s.Runs)-1].ID == r.ID
 }
 
 // active returns the run that keeps others from starting.

@@ -62,12 +62,15 @@ var (
 	approved  = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionApproved}
 	denied    = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionDenied, Reason: "no"}
 	suspended = event.RunSuspended{Reason: "approval", ApprovalIDs: []string{"ap1"}}
+	cutOff    = event.AssistantStopped{Attempt: 1, MessageID: "a", Parts: []hooks.Part{{Type: hooks.PartText, Text: "so f"}}, Reason: "model_error"}
+	replaced  = event.MessagesReplaced{FromMessageID: "a", MessageIDs: []string{"a"}}
+	retried   = event.RunQueued{Ticket: 2, Cause: event.QueuedForRetry}
 )
 
 // to is what every scene with a live session allows besides its own.
 func to(base status, own map[event.Type]status) map[event.Type]status {
 	out := map[event.Type]status{
-		event.TypeMessageCreated: base, event.TypeInputHandled: base, event.TypeInputBlocked: base, event.TypeInputRejected: base,
+		event.TypeSessionUpdated: base, event.TypeMessageCreated: base, event.TypeInputHandled: base, event.TypeInputBlocked: base, event.TypeInputRejected: base,
 	}
 	for k, v := range own {
 		out[k] = v
@@ -107,6 +110,8 @@ func scenes() map[string]scene {
 	toDone := log(toExecuted, result)
 	toTurnEnd := log(toDone, event.TurnCompleted{})
 	toAwaiting := log(toProposed, asked)
+	toFailed := log(toCalling, cutOff, failed)
+	resumed := event.RunResumed{WorkerID: "w2", Epoch: 2, Ticket: 2, Cause: event.ResumeRetry}
 	toWaiting := log(toAwaiting, suspended)
 	// ends is what a running run with nothing open allows.
 	ends := func(s status, own map[event.Type]status) map[event.Type]status {
@@ -202,8 +207,31 @@ func scenes() map[string]scene {
 		"call done": {toDone, status{run, ans, done}, ends(status{run, ans, done}, row{
 			event.TypeTurnCompleted: {run, tc, done},
 		})},
-		"completed": {log(toTurnEnd, completed), status{com, tc, done}, to(status{com, tc, done}, row{event.TypeSessionDeleted: {com, tc, done}})},
-		"failed":    {log(toRunning, failed), status{run: fai}, to(status{run: fai}, row{event.TypeSessionDeleted: {run: fai}})},
+		"completed": {log(toTurnEnd, completed), status{com, tc, done}, to(status{com, tc, done}, row{
+			event.TypeSessionDeleted: {com, tc, done}, event.TypeMessagesReplaced: {com, tc, done},
+		})},
+		"failed": {log(toRunning, failed), status{run: fai}, to(status{run: fai}, row{
+			event.TypeSessionDeleted: {run: fai}, event.TypeRunQueued: {run: que},
+		})},
+		"failed in an answer": {toFailed, status{fai, stp, ""}, to(status{fai, stp, ""}, row{
+			event.TypeSessionDeleted: {fai, stp, ""}, event.TypeMessagesReplaced: {fai, stp, ""}, event.TypeRunQueued: {que, stp, ""},
+		})},
+		"failed behind a turn": {log(toTurnEnd, failed), status{fai, tc, done}, to(status{fai, tc, done}, row{
+			event.TypeSessionDeleted: {fai, tc, done}, event.TypeMessagesReplaced: {fai, tc, done}, event.TypeRunQueued: {que, tc, done},
+		})},
+		"refused by a check": {log(toRunning, event.RunFailed{Reason: event.FailBlocked, Error: "no"}), status{run: fai}, to(status{run: fai}, row{
+			event.TypeSessionDeleted: {run: fai},
+		})},
+		"queued for a retry": {log(toFailed, replaced, retried), status{que, stp, ""}, to(status{que, stp, ""}, row{
+			event.TypeRunQueued: {que, stp, ""}, event.TypeRunResumed: {run, stp, ""}, event.TypeRunCancelRequested: {que, stp, ""},
+			event.TypeRunFailed: {fai, stp, ""}, event.TypeRunCancelled: {can, stp, ""},
+		})},
+		"taken up again": {log(toFailed, replaced, retried, resumed), status{run, stp, ""}, ends(status{run, stp, ""}, row{
+			event.TypeTurnStarted: {run, open, ""},
+		})},
+		"taken up again behind a turn": {log(toTurnEnd, failed, retried, resumed), status{run, tc, done}, ends(status{run, tc, done}, row{
+			event.TypeTurnStarted: {run, open, ""}, event.TypeRunCompleted: {com, tc, done},
+		})},
 		"cancelled": {log(toQueued, cancelled), status{run: can}, to(status{run: can}, row{event.TypeSessionDeleted: {run: can}})},
 		"deleted":   {log(event.SessionDeleted{}), status{}, map[event.Type]status{}},
 	}
@@ -245,10 +273,18 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 	t.Helper()
 	r, _ := s.Run("run")
 	turn, _ := r.Turn()
+	queue, last := event.RunQueued{Ticket: r.Ticket + 1}, ""
+	if r.Status == loop.RunFailed {
+		queue.Cause = event.QueuedForRetry
+	}
+	if n := len(s.Messages); n > 0 {
+		last = s.Messages[n-1].ID
+	}
 	for _, p := range []event.Payload{
-		event.SessionCreated{TenantID: "t"}, event.SessionDeleted{},
+		event.SessionCreated{TenantID: "t"}, event.SessionUpdated{Title: new("hi")}, event.SessionDeleted{},
+		event.MessagesReplaced{FromMessageID: last, MessageIDs: []string{last}},
 		event.MessageCreated{MessageID: "m2", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "hi"}}},
-		created, event.RunQueued{Ticket: r.Ticket + 1},
+		created, queue,
 		event.RunStarted{WorkerID: "w", Epoch: s.Epoch + 1, Ticket: r.Ticket},
 		event.RunResumed{WorkerID: "w2", Epoch: s.Epoch + 1, Ticket: r.Ticket, Cause: event.ResumeTakeover},
 		event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: "w", Epoch: s.Epoch + 1, Ticket: r.Ticket + 1},
@@ -396,6 +432,19 @@ func TestTransitionGuards(t *testing.T) {
 		"an end with an open approval":            {"call awaiting", 0, cancelled},
 		"success in the middle of a turn":         {"turn answered", 0, completed},
 		"deleting a session with an active run":   {"running", 0, event.SessionDeleted{}},
+		"a failed run that is only queued":        {"failed", 0, event.RunQueued{Ticket: 2}},
+		"a retry with an old ticket":              {"failed", 0, event.RunQueued{Ticket: 1, Cause: event.QueuedForRetry}},
+		"a retry of a run that has not failed":    {"completed", 0, retried},
+		"a retry of a run that was queued":        {"queued", 0, retried},
+		"a retry of a run that a check refused":   {"refused by a check", 0, retried},
+		"a turn behind one that was cut off":      {"turn stopped", 2, event.TurnStarted{}},
+		"a turn that was cut off, once more":      {"taken up again", 1, event.TurnStarted{}},
+		"replacing under a run":                   {"turn answered", 0, replaced},
+		"replacing a message that never was":      {"completed", 0, event.MessagesReplaced{FromMessageID: "x", MessageIDs: []string{"x"}}},
+		"replacing nothing":                       {"completed", 0, event.MessagesReplaced{}},
+		"replacing from the middle":               {"completed", 0, event.MessagesReplaced{FromMessageID: "a", MessageIDs: []string{"a"}}},
+		"replacing in another order":              {"completed", 0, event.MessagesReplaced{FromMessageID: "a", MessageIDs: []string{"t", "a"}}},
+		"replacing twice":                         {"queued for a retry", 0, replaced},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -421,6 +470,22 @@ func TestTransitionsKeepOneActiveRun(t *testing.T) {
 			t.Errorf("%s: a second run: %v", name, err)
 		}
 	}
+}
+
+// TestTransitionsRetryTheLastRunOnly: what the conversation has left behind
+// stays as it ended.
+func TestTransitionsRetryTheLastRunOnly(t *testing.T) {
+	t.Parallel()
+	base := scenes()["failed in an answer"].build(t)
+	for _, p := range []event.Payload{created, queued, event.RunCancelled{}} {
+		e := numbered(fact(t, 0, p), base.LastSeq+1)
+		e.RunID = "another"
+		if err := loop.Allows(base, e); err != nil {
+			t.Fatal(err)
+		}
+		base = loop.Fold(base, e)
+	}
+	refused(t, base, numbered(fact(t, 0, retried), base.LastSeq+1))
 }
 
 func TestTransitionsAllowASecondCall(t *testing.T) {

@@ -13,16 +13,20 @@ import (
 // headRow is where a session stands. One statement has one snapshot, so the
 // active run is the one at last_seq.
 type headRow struct {
-	ID          string  `db:"id"`
-	TenantID    string  `db:"tenant_id"`
-	ExternalID  *string `db:"external_id"`
-	LastSeq     int64   `db:"last_seq"`
-	Epoch       int64   `db:"run_epoch"`
-	Deleted     bool    `db:"deleted"`
-	ActiveRunID *string `db:"active_run_id"`
-	Waiting     bool    `db:"waiting"`
-	LedgerSeq   int64   `db:"ledger_seq"`
-	LedgerHead  []byte  `db:"ledger_head"`
+	ID          string            `db:"id"`
+	TenantID    string            `db:"tenant_id"`
+	ExternalID  *string           `db:"external_id"`
+	Title       *string           `db:"title"`
+	UserID      *string           `db:"user_id"`
+	Metadata    map[string]string `db:"metadata"`
+	LastSeq     int64             `db:"last_seq"`
+	Epoch       int64             `db:"run_epoch"`
+	Deleted     bool              `db:"deleted"`
+	ActiveRunID *string           `db:"active_run_id"`
+	LastRunID   *string           `db:"last_run_id"`
+	Waiting     bool              `db:"waiting"`
+	LedgerSeq   int64             `db:"ledger_seq"`
+	LedgerHead  []byte            `db:"ledger_head"`
 }
 
 func (r headRow) ledger() loop.LedgerHead {
@@ -32,7 +36,9 @@ func (r headRow) ledger() loop.LedgerHead {
 }
 
 const selectHead = `
-	SELECT s.id::text, s.tenant_id, s.external_id, s.last_seq, s.run_epoch, s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id,
+	SELECT s.id::text, s.tenant_id, s.external_id, s.title, s.user_id, nullif(s.metadata, '{}') AS metadata, s.last_seq, s.run_epoch,
+		s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id,
+		(SELECT l.id::text FROM agentd.runs AS l WHERE l.session_id = s.id ORDER BY l.created_seq DESC LIMIT 1) AS last_run_id,
 		r.status IS NOT DISTINCT FROM 'waiting' AS waiting, s.ledger_seq, s.ledger_head
 	FROM agentd.sessions AS s
 	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')
@@ -69,7 +75,9 @@ func (s *Store) head(ctx context.Context, query, tenantID, id string) (loop.Head
 	}
 	return loop.Head{
 		TenantID: r.TenantID, SessionID: r.ID, ExternalID: orZero(r.ExternalID),
-		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted, ActiveRunID: orZero(r.ActiveRunID), Waiting: r.Waiting,
+		Title: orZero(r.Title), User: orZero(r.UserID), Metadata: r.Metadata,
+		LastSeq: r.LastSeq, Epoch: r.Epoch, Deleted: r.Deleted,
+		ActiveRunID: orZero(r.ActiveRunID), LastRunID: orZero(r.LastRunID), Waiting: r.Waiting,
 		Ledger: r.ledger(),
 	}, nil
 }

@@ -58,7 +58,10 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return loop.State{}, loop.ErrNotFound
 	}
 	h := head[0]
-	state := loop.FoldAll(loop.State{SessionID: h.ID, TenantID: h.TenantID, ExternalID: orZero(h.ExternalID)}, events)
+	state := loop.FoldAll(loop.State{
+		SessionID: h.ID, TenantID: h.TenantID, ExternalID: orZero(h.ExternalID),
+		Title: orZero(h.Title), User: orZero(h.UserID), Metadata: h.Metadata,
+	}, events)
 	if _, ok := state.Run(run); !ok {
 		return loop.State{}, loop.ErrNotFound
 	}
@@ -75,7 +78,7 @@ const beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
 const selectMessages = `
 	SELECT id::text, run_id::text, role, parts, partial, position
 	FROM agentd.messages
-	WHERE tenant_id = $1 AND session_id = $2
+	WHERE tenant_id = $1 AND session_id = $2 AND replaced_seq IS NULL
 	ORDER BY position`
 
 // selectRunEvents reads the run without its deltas, and then those of a model

@@ -18,9 +18,11 @@ import (
 // row. A field that is not valid leaves its column as it is.
 type changes struct {
 	session   sessionChange
+	described []descriptionChange // at most one
 	runs      []runChange
 	turns     []turnChange
 	messages  []messageRow
+	replaced  []replacedRow
 	calls     []callChange
 	approvals []approvalChange
 }
@@ -49,17 +51,21 @@ type runChange struct {
 	takeovers          pgtype.Int4
 	takeoversMore      int32
 	notBefore          pgtype.Timestamptz // infinitely long ago: none
-	cancelRequestedAt  pgtype.Timestamptz
-	cancelReason       pgtype.Text
-	reason             pgtype.Text
-	err                pgtype.Text
-	hookSet            pgtype.Text // empty: none
+	cancelRequestedAt  pgtype.Timestamptz // infinitely long ago: none
+	cancelReason       pgtype.Text        // empty: none
+	reason             pgtype.Text        // empty: none
+	err                pgtype.Text        // empty: none
+	hookSet            pgtype.Text        // empty: none
 	createdAt          time.Time
 	createdSeq         int64
 	startedAt          pgtype.Timestamptz
-	endedAt            pgtype.Timestamptz
-	endedSeq           pgtype.Int8
+	endedAt            pgtype.Timestamptz // infinitely long ago: none
+	endedSeq           pgtype.Int8        // 0: none
+	retriesMore        int32
 }
+
+// ends says that the run is over when the append is written.
+func (r *runChange) ends() bool { return r.endedAt.Valid && r.endedAt != noTime }
 
 type turnChange struct {
 	runID        pgtype.UUID
@@ -149,10 +155,17 @@ func (p *projector) add(e event.Event, payload event.Payload) error {
 	switch v := payload.(type) {
 	case event.SessionCreated:
 		p.session.owner, p.session.createdAt, p.session.externalID = v.TenantID, e.At, text(v.ExternalID)
+		p.describeNew(v)
+	case event.SessionUpdated:
+		p.describe(v)
 	case event.SessionDeleted:
 		p.session.deletedAt = at(e.At)
 	case event.MessageCreated:
 		p.message(e, v.MessageID, v.Role, v.Parts, false)
+	case event.MessagesReplaced:
+		for _, id := range v.MessageIDs {
+			p.replaced = append(p.replaced, replacedRow{id: p.id(id), seq: e.Seq})
+		}
 	case event.AssistantCompleted:
 		p.message(e, v.MessageID, hooks.RoleAssistant, v.Parts, false)
 		p.finishStep(e)
@@ -181,6 +194,9 @@ func (p *projector) addToRun(e event.Event, payload event.Payload) {
 	case event.RunQueued:
 		r := p.run(e)
 		r.status, r.ticket, r.notBefore = runStatus(loop.RunQueued), bigint(v.Ticket), noTime
+		if v.Cause == event.QueuedForRetry {
+			r.retry()
+		}
 	case event.RunStarted:
 		p.claim(e, v.WorkerID, v.Epoch, v.HookSet).startedAt = at(e.At)
 	case event.RunResumed:
@@ -208,6 +224,14 @@ func (p *projector) addToRun(e event.Event, payload event.Payload) {
 	case event.RunCancelled:
 		p.end(e, loop.RunCancelled, v.Reason, "")
 	}
+}
+
+// retry makes the run as if it had not failed.
+func (r *runChange) retry() {
+	r.retriesMore++
+	r.takeovers, r.takeoversMore = integer(0), 0
+	r.cancelRequestedAt, r.cancelReason = noTime, noText
+	r.reason, r.err, r.endedAt, r.endedSeq = noText, noText, noTime, bigint(0)
 }
 
 func (p *projector) finishStep(e event.Event) {
@@ -371,9 +395,10 @@ func encodeParts(parts []hooks.Part) string {
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// noUUID and noTime empty a column, which NULL in a change does not do.
+// noUUID, noText and noTime empty a column, which NULL in a change does not do.
 var (
 	noUUID = pgtype.UUID{Valid: true}
+	noText = pgtype.Text{Valid: true}
 	noTime = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
 )
 

@@ -28,19 +28,21 @@ FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6:
 ` + ownSession
 
 	runColumns = `unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bigint[], $6::uuid[], $7::bigint[], $8::integer[], $9::integer[],
-	$10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::bigint[], $18::text[]`
+	$10::timestamptz[], $11::timestamptz[], $12::text[], $13::text[], $14::text[], $15::timestamptz[], $16::timestamptz[], $17::bigint[], $18::text[],
+	$19::integer[]`
 	runNames = `session_id, append_id, id, status, ticket, worker_id, epoch, takeovers, takeovers_more,
-	not_before, cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set`
+	not_before, cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set, retries_more`
 
 	insertRuns = `
 INSERT INTO agentd.runs (id, tenant_id, session_id, status, ticket, worker_id, epoch, takeovers, not_before,
-	cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set,
+	cancel_requested_at, cancel_reason, reason, error, started_at, ended_at, ended_seq, hook_set, retries,
 	agent, message_id, assistant_message_id, idempotency_key, request_sha256, created_at, created_seq)
 SELECT c.id, s.tenant_id, s.id, c.status, coalesce(c.ticket, 0), nullif(c.worker_id, '` + zeroUUID + `'),
 	coalesce(c.epoch, 0), coalesce(c.takeovers, 0) + c.takeovers_more, nullif(c.not_before, '-infinity'),
-	c.cancel_requested_at, nullif(c.cancel_reason, ''), c.reason, c.error, c.started_at, c.ended_at, c.ended_seq, nullif(c.hook_set, ''),
+	nullif(c.cancel_requested_at, '-infinity'), nullif(c.cancel_reason, ''), nullif(c.reason, ''), nullif(c.error, ''), c.started_at,
+	nullif(c.ended_at, '-infinity'), nullif(c.ended_seq, 0), nullif(c.hook_set, ''), c.retries_more,
 	c.agent, c.message_id, c.assistant_message_id, c.idempotency_key, c.request_sha256, c.created_at, c.created_seq
-FROM ` + runColumns + `, $19::text[], $20::uuid[], $21::uuid[], $22::text[], $23::text[], $24::timestamptz[], $25::bigint[])
+FROM ` + runColumns + `, $20::text[], $21::uuid[], $22::uuid[], $23::text[], $24::text[], $25::timestamptz[], $26::bigint[])
 	AS c (` + runNames + `, agent, message_id, assistant_message_id, idempotency_key, request_sha256, created_at, created_seq)
 ` + ownSession
 
@@ -54,14 +56,15 @@ UPDATE agentd.runs AS r SET
 	epoch = coalesce(c.epoch, r.epoch),
 	takeovers = coalesce(c.takeovers, r.takeovers) + c.takeovers_more,
 	not_before = nullif(coalesce(c.not_before, r.not_before), '-infinity'),
-	cancel_requested_at = coalesce(c.cancel_requested_at, r.cancel_requested_at),
+	cancel_requested_at = nullif(coalesce(c.cancel_requested_at, r.cancel_requested_at), '-infinity'),
 	cancel_reason = nullif(coalesce(c.cancel_reason, r.cancel_reason), ''),
-	reason = coalesce(c.reason, r.reason),
-	error = coalesce(c.error, r.error),
+	reason = nullif(coalesce(c.reason, r.reason), ''),
+	error = nullif(coalesce(c.error, r.error), ''),
 	started_at = coalesce(c.started_at, r.started_at),
-	ended_at = coalesce(c.ended_at, r.ended_at),
-	ended_seq = coalesce(c.ended_seq, r.ended_seq),
-	hook_set = nullif(coalesce(c.hook_set, r.hook_set), '')
+	ended_at = nullif(coalesce(c.ended_at, r.ended_at), '-infinity'),
+	ended_seq = nullif(coalesce(c.ended_seq, r.ended_seq), 0),
+	hook_set = nullif(coalesce(c.hook_set, r.hook_set), ''),
+	retries = r.retries + c.retries_more
 FROM ` + runColumns + `) AS c (` + runNames + `)
 ` + ownSession + `
 WHERE r.id = c.id AND r.session_id IS NOT DISTINCT FROM s.id
@@ -169,6 +172,7 @@ func owners[T any](rows []row[T]) (sessions, appends pgtype.FlatArray[pgtype.UUI
 
 // projections collects the rows of a group by statement.
 type projections struct {
+	described   []row[descriptionChange]
 	runsEnded   []row[runChange]
 	runsCreated []row[runChange]
 	runsMoved   []row[runChange]
@@ -177,6 +181,7 @@ type projections struct {
 	callsNew    []row[callChange]
 	calls       []row[callChange]
 	messages    []row[messageRow]
+	replaced    []row[replacedRow]
 	asked       []row[approvalChange]
 	decided     []row[approvalChange]
 	decisions   []row[decisionRow]
@@ -184,12 +189,15 @@ type projections struct {
 }
 
 func (p *projections) add(r *request) {
+	for i := range r.changes.described {
+		p.described = append(p.described, row[descriptionChange]{r, &r.changes.described[i]})
+	}
 	for i := range r.changes.runs {
 		c := row[runChange]{r, &r.changes.runs[i]}
 		switch {
 		case c.v.created:
 			p.runsCreated = append(p.runsCreated, c)
-		case c.v.endedAt.Valid:
+		case c.v.ends():
 			p.runsEnded = append(p.runsEnded, c)
 		default:
 			p.runsMoved = append(p.runsMoved, c)
@@ -214,6 +222,9 @@ func (p *projections) add(r *request) {
 	for i := range r.changes.messages {
 		p.messages = append(p.messages, row[messageRow]{r, &r.changes.messages[i]})
 	}
+	for i := range r.changes.replaced {
+		p.replaced = append(p.replaced, row[replacedRow]{r, &r.changes.replaced[i]})
+	}
 	for i := range r.changes.approvals {
 		c := row[approvalChange]{r, &r.changes.approvals[i]}
 		if c.v.created {
@@ -235,6 +246,7 @@ func (p *projections) add(r *request) {
 // its run, a call its turn, an
 // approval its call and a payload its decision.
 func (p *projections) queue(b *pgx.Batch) {
+	queue(b, updateDescriptions, p.described, descriptionArgs)
 	queue(b, updateRuns, p.runsEnded, runArgs)
 	queue(b, insertRuns, p.runsCreated, newRunArgs)
 	queue(b, updateRuns, p.runsMoved, runArgs)
@@ -243,6 +255,7 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, insertCalls, p.callsNew, newCallArgs)
 	queue(b, updateCalls, p.calls, callArgs)
 	queue(b, insertMessages, p.messages, messageArgs)
+	queue(b, replaceMessages, p.replaced, replacedArgs)
 	queue(b, insertApprovals, p.asked, newApprovalArgs)
 	queue(b, updateApprovals, p.decided, approvalArgs)
 	queue(b, insertDecisions, p.decisions, decisionArgs)
@@ -276,6 +289,7 @@ func runArgs(rows []row[runChange]) []any {
 		column(rows, func(r *c) pgtype.Timestamptz { return r.endedAt }),
 		column(rows, func(r *c) pgtype.Int8 { return r.endedSeq }),
 		column(rows, func(r *c) pgtype.Text { return r.hookSet }),
+		column(rows, func(r *c) int32 { return r.retriesMore }),
 	}
 }
 

@@ -14,14 +14,15 @@ import (
 )
 
 type messageInfoRow struct {
-	ID        string
-	RunID     *string
-	TurnNo    *int
-	Role      string
-	Parts     []byte
-	Partial   bool
-	Position  int64
-	CreatedAt time.Time
+	ID          string
+	RunID       *string
+	TurnNo      *int
+	Role        string
+	Parts       []byte
+	Partial     bool
+	Position    int64
+	CreatedAt   time.Time
+	ReplacedSeq *int64
 }
 
 func (r messageInfoRow) info() (loop.MessageInfo, error) {
@@ -33,8 +34,9 @@ func (r messageInfoRow) info() (loop.MessageInfo, error) {
 			Partial:  r.Partial,
 			Position: r.Position,
 		},
-		Turn:      orZero(r.TurnNo),
-		CreatedAt: r.CreatedAt.UTC(),
+		Turn:        orZero(r.TurnNo),
+		CreatedAt:   r.CreatedAt.UTC(),
+		ReplacedSeq: orZero(r.ReplacedSeq),
 	}
 	if err := json.Unmarshal(r.Parts, &m.Parts); err != nil {
 		return m, fmt.Errorf("parts of message %s: %w", r.ID, err)
@@ -44,8 +46,9 @@ func (r messageInfoRow) info() (loop.MessageInfo, error) {
 
 // ListMessages returns a page of what was said in a session, in order of
 // position. A session that the tenant does not see, and a page after a message
-// that is not in it, are [loop.ErrNotFound].
-func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, page loop.Page) ([]loop.MessageInfo, error) {
+// that is not in it, are [loop.ErrNotFound]; one that was replaced since it
+// ended the page before keeps its place.
+func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, filter loop.MessageFilter, page loop.Page) ([]loop.MessageInfo, error) {
 	id, err := s.visibleSession(ctx, tenantID, sessionID)
 	if err != nil {
 		return nil, failed("list messages", err)
@@ -55,10 +58,10 @@ func (s *Store) ListMessages(ctx context.Context, tenantID, sessionID string, pa
 		return nil, failed("list messages", err)
 	}
 	rows, err := s.pool.Query(ctx, `
-		SELECT id::text AS id, run_id::text AS run_id, turn_no, role, parts, partial, position, created_at
+		SELECT id::text AS id, run_id::text AS run_id, turn_no, role, parts, partial, position, created_at, replaced_seq
 		FROM agentd.messages
-		WHERE session_id = $1 AND tenant_id = $2 AND position > $3
-		ORDER BY position LIMIT $4`, id, tenantID, after, pageLimit(page.Limit))
+		WHERE session_id = $1 AND tenant_id = $2 AND position > $3 AND ($5 OR replaced_seq IS NULL)
+		ORDER BY position LIMIT $4`, id, tenantID, after, pageLimit(page.Limit), filter.Replaced)
 	if err != nil {
 		return nil, failed("list messages", err)
 	}

@@ -29,6 +29,8 @@ type runRow struct {
 	CreatedAt          time.Time
 	StartedAt          *time.Time
 	EndedAt            *time.Time
+	EndedSeq           *int64
+	Retries            int
 }
 
 func (r runRow) info() loop.RunInfo {
@@ -49,6 +51,8 @@ func (r runRow) info() loop.RunInfo {
 		CreatedAt:          r.CreatedAt.UTC(),
 		StartedAt:          inUTC(r.StartedAt),
 		EndedAt:            inUTC(r.EndedAt),
+		EndedSeq:           orZero(r.EndedSeq),
+		Retries:            r.Retries,
 	}
 }
 
@@ -67,10 +71,10 @@ func selectRuns(condition string) string {
 		SELECT r.id::text AS id, r.tenant_id, r.session_id::text AS session_id, r.agent, r.status, r.reason, r.error,
 			r.message_id::text AS message_id, r.assistant_message_id::text AS assistant_message_id,
 			r.cancel_requested_at IS NOT NULL AS cancel_requested,
-			t.turns, t.input_tokens, t.output_tokens, r.created_at, r.started_at, r.ended_at
+			t.turns, t.input_tokens, t.output_tokens, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
 		FROM (
 			SELECT r.id, r.tenant_id, r.session_id, r.agent, r.status, r.reason, r.error, r.message_id,
-				r.assistant_message_id, r.cancel_requested_at, r.created_at, r.started_at, r.ended_at
+				r.assistant_message_id, r.cancel_requested_at, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
 			FROM agentd.runs r
 			JOIN agentd.sessions s ON s.id = r.session_id AND s.deleted_at IS NULL
 			WHERE r.tenant_id = $1` + condition + `

@@ -3,11 +3,16 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 const (
@@ -27,6 +32,9 @@ type sessionRow struct {
 	ID          string
 	TenantID    string
 	ExternalID  *string
+	Title       *string
+	UserID      *string
+	Metadata    map[string]string
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
 	LastSeq     int64
@@ -38,6 +46,9 @@ func (r sessionRow) info() loop.SessionInfo {
 		ID:          r.ID,
 		TenantID:    r.TenantID,
 		ExternalID:  orZero(r.ExternalID),
+		Title:       orZero(r.Title),
+		User:        orZero(r.UserID),
+		Metadata:    r.Metadata,
 		CreatedAt:   r.CreatedAt.UTC(),
 		UpdatedAt:   r.UpdatedAt.UTC(),
 		LastSeq:     r.LastSeq,
@@ -46,7 +57,7 @@ func (r sessionRow) info() loop.SessionInfo {
 }
 
 const selectSession = `
-	SELECT s.id::text AS id, s.tenant_id, s.external_id, s.created_at, s.updated_at, s.last_seq, r.id::text AS active_run_id
+	SELECT s.id::text AS id, s.tenant_id, s.external_id, s.title, s.user_id, nullif(s.metadata, '{}') AS metadata, s.created_at, s.updated_at, s.last_seq, r.id::text AS active_run_id
 	FROM agentd.sessions s
 	LEFT JOIN agentd.runs r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')
 	WHERE s.tenant_id = $1 AND s.deleted_at IS NULL`
@@ -77,34 +88,49 @@ func (s *Store) GetSession(ctx context.Context, tenantID, idOrExternalID string)
 	return row.info(), nil
 }
 
-// ListSessions returns a page of the tenant's sessions, the newest first. A
-// page after something that never was in the list is [loop.ErrNotFound].
-func (s *Store) ListSessions(ctx context.Context, tenantID string, page loop.Page) ([]loop.SessionInfo, error) {
+// ListSessions returns a page of those of the tenant's sessions that pass the
+// filter, the newest first. They are in order of creation, which nothing
+// changes: while sessions come, go and are written to, page after page shows
+// each that was there all the time once. A page after something that never was
+// a session of the tenant is [loop.ErrNotFound]; one that was deleted since, or
+// does not pass the filter any more, keeps its place.
+func (s *Store) ListSessions(ctx context.Context, tenantID string, filter loop.SessionFilter, page loop.Page) ([]loop.SessionInfo, error) {
+	if err := checkFilter(filter); err != nil {
+		return nil, err
+	}
 	if !storable(tenantID) {
 		return nil, nil
 	}
 	query, args := selectSession, []any{tenantID, pageLimit(page.Limit)}
+	and := func(condition string, arg any) {
+		args = append(args, arg)
+		query += ` AND ` + strings.ReplaceAll(condition, "$", "$"+strconv.Itoa(len(args)))
+	}
+	if filter.User != "" {
+		and(`s.user_id = $`, cleaned(filter.User))
+	}
+	if words := strings.Fields(searchable(cleaned(filter.Query))); len(words) > 0 {
+		and(`s.title_search IS NOT NULL AND NOT EXISTS (SELECT FROM unnest($::text[]) AS w WHERE strpos(s.title_search, w) = 0)`, words)
+	}
+	if len(filter.Metadata) > 0 {
+		wanted := map[string]string{}
+		for k, v := range filter.Metadata {
+			wanted[cleaned(k)] = cleaned(v)
+		}
+		and(`s.metadata <> '{}' AND s.metadata @> $::jsonb`, wanted)
+	}
+	if filter.ActiveOnly {
+		query += ` AND r.id IS NOT NULL`
+	}
 	if page.After != "" {
-		id, ok := canonicalID(page.After)
-		if !ok {
-			return nil, loop.ErrNotFound
-		}
-		var at time.Time
-		// The session may have been deleted since it ended the page before.
-		err := s.pool.QueryRow(ctx, `SELECT created_at FROM agentd.sessions WHERE id = $1 AND tenant_id = $2`, id, tenantID).Scan(&at)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil, loop.ErrNotFound
-		}
+		id, at, err := s.sessionCursor(ctx, tenantID, page.After)
 		if err != nil {
 			return nil, failed("list sessions", err)
 		}
-		query += ` AND (s.created_at, s.id) < ($3, $4)`
 		args = append(args, at, id)
+		query += fmt.Sprintf(` AND (s.created_at, s.id) < ($%d, $%d)`, len(args)-1, len(args))
 	}
-	rows, err := s.pool.Query(ctx, query+` ORDER BY s.created_at DESC, s.id DESC LIMIT $2`, args...)
-	if err != nil {
-		return nil, failed("list sessions", err)
-	}
+	rows, _ := s.pool.Query(ctx, query+` ORDER BY s.created_at DESC, s.id DESC LIMIT $2`, args...) // rows has the error
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sessionRow])
 	if err != nil {
 		return nil, failed("list sessions", err)
@@ -114,4 +140,34 @@ func (s *Store) ListSessions(ctx context.Context, tenantID string, page loop.Pag
 		infos[i] = row.info()
 	}
 	return infos, nil
+}
+
+func checkFilter(f loop.SessionFilter) error {
+	if n := utf8.RuneCountInString(f.Query); n > loop.MaxTitle {
+		return &loop.InvalidError{Field: "query", Problem: fmt.Sprintf("has %d characters: send at most %d", n, loop.MaxTitle)}
+	}
+	if n := len(f.Metadata); n > loop.MaxMetadataKeys {
+		return &loop.InvalidError{Field: "metadata", Problem: fmt.Sprintf("has %d keys: send at most %d", n, loop.MaxMetadataKeys)}
+	}
+	return nil
+}
+
+// cleaned is text as it would have been stored.
+func cleaned(text string) string {
+	text, _ = event.CleanText(text)
+	return text
+}
+
+// sessionCursor finds the place of a session that ended a page. It may have been
+// deleted since.
+func (s *Store) sessionCursor(ctx context.Context, tenantID, after string) (id string, at time.Time, err error) {
+	id, ok := canonicalID(after)
+	if !ok {
+		return "", at, loop.ErrNotFound
+	}
+	err = s.pool.QueryRow(ctx, `SELECT created_at FROM agentd.sessions WHERE id = $1 AND tenant_id = $2`, id, tenantID).Scan(&at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = loop.ErrNotFound
+	}
+	return id, at, err
 }

@@ -75,7 +75,7 @@ func TestReadWhatARunLeftBehind(t *testing.T) {
 		t.Errorf("session at the end, by its external id: %+v, %v", session, err)
 	}
 
-	messages, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{})
+	messages, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.MessageFilter{}, loop.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,9 @@ func TestListsComeInPagesAndShowATenantItsOwn(t *testing.T) {
 	slices.Reverse(sessions)
 	slices.Reverse(runs)
 
-	listSessions := func(p loop.Page) ([]loop.SessionInfo, error) { return s.ListSessions(t.Context(), looptest.Tenant, p) }
+	listSessions := func(p loop.Page) ([]loop.SessionInfo, error) {
+		return s.ListSessions(t.Context(), looptest.Tenant, loop.SessionFilter{}, p)
+	}
 	listRuns := func(session string) func(loop.Page) ([]loop.RunInfo, error) {
 		return func(p loop.Page) ([]loop.RunInfo, error) {
 			return s.ListRuns(t.Context(), looptest.Tenant, session, p)
@@ -155,13 +157,13 @@ func TestListsComeInPagesAndShowATenantItsOwn(t *testing.T) {
 	if err != nil || len(list) != 2 || list[0].Turns != 0 || list[1].Turns != 2 {
 		t.Errorf("turns of the runs of a session: %+v, %v", list, err)
 	}
-	all, err := s.ListMessages(t.Context(), looptest.Tenant, sessions[0], loop.Page{})
+	all, err := s.ListMessages(t.Context(), looptest.Tenant, sessions[0], loop.MessageFilter{}, loop.Page{})
 	if err != nil || len(all) != 5 {
 		t.Fatalf("%d messages, %v; want 5", len(all), err)
 	}
 	messageID := func(m loop.MessageInfo) string { return m.ID }
 	got := pages(t, func(p loop.Page) ([]loop.MessageInfo, error) {
-		return s.ListMessages(t.Context(), looptest.Tenant, sessions[0], p)
+		return s.ListMessages(t.Context(), looptest.Tenant, sessions[0], loop.MessageFilter{}, p)
 	}, messageID)
 	for i, m := range all {
 		if got[i] != m.ID {
@@ -169,7 +171,7 @@ func TestListsComeInPagesAndShowATenantItsOwn(t *testing.T) {
 		}
 	}
 
-	theirs, err := s.ListSessions(t.Context(), another, loop.Page{})
+	theirs, err := s.ListSessions(t.Context(), another, loop.SessionFilter{}, loop.Page{})
 	if err != nil || len(theirs) != 1 || theirs[0].ID != foreign {
 		t.Errorf("sessions of the other tenant: %v, %v", theirs, err)
 	}
@@ -234,18 +236,36 @@ func TestReadsOfWhatATenantDoesNotSeeAreNotFound(t *testing.T) {
 			_, err := s.ListRuns(ctx, looptest.Tenant, other, loop.Page{After: job.RunID})
 			return err
 		},
-		"sessions after a foreign one": func() error { _, err := s.ListSessions(ctx, another, loop.Page{After: id}); return err },
-		"sessions after no id":         func() error { _, err := s.ListSessions(ctx, looptest.Tenant, loop.Page{After: "x"}); return err },
-		"messages, foreign":            func() error { _, err := s.ListMessages(ctx, another, id, loop.Page{}); return err },
-		"messages, deleted":            func() error { _, err := s.ListMessages(ctx, looptest.Tenant, gone, loop.Page{}); return err },
-		"messages after nothing":       func() error { _, err := s.ListMessages(ctx, looptest.Tenant, id, loop.Page{After: none}); return err },
-		"messages after no id":         func() error { _, err := s.ListMessages(ctx, looptest.Tenant, id, loop.Page{After: "x"}); return err },
+		"sessions after a foreign one": func() error {
+			_, err := s.ListSessions(ctx, another, loop.SessionFilter{}, loop.Page{After: id})
+			return err
+		},
+		"sessions after no id": func() error {
+			_, err := s.ListSessions(ctx, looptest.Tenant, loop.SessionFilter{}, loop.Page{After: "x"})
+			return err
+		},
+		"messages, foreign": func() error {
+			_, err := s.ListMessages(ctx, another, id, loop.MessageFilter{}, loop.Page{})
+			return err
+		},
+		"messages, deleted": func() error {
+			_, err := s.ListMessages(ctx, looptest.Tenant, gone, loop.MessageFilter{}, loop.Page{})
+			return err
+		},
+		"messages after nothing": func() error {
+			_, err := s.ListMessages(ctx, looptest.Tenant, id, loop.MessageFilter{}, loop.Page{After: none})
+			return err
+		},
+		"messages after no id": func() error {
+			_, err := s.ListMessages(ctx, looptest.Tenant, id, loop.MessageFilter{}, loop.Page{After: "x"})
+			return err
+		},
 	} {
 		if err := read(); !errors.Is(err, loop.ErrNotFound) {
 			t.Errorf("%s: %v, want ErrNotFound", name, err)
 		}
 	}
-	if got, err := s.ListSessions(ctx, "\x00", loop.Page{}); err != nil || len(got) != 0 {
+	if got, err := s.ListSessions(ctx, "\x00", loop.SessionFilter{}, loop.Page{}); err != nil || len(got) != 0 {
 		t.Errorf("sessions of no tenant: %v, %v", got, err)
 	}
 }
@@ -268,20 +288,29 @@ func TestReadsReportABrokenDatabase(t *testing.T) {
 	id := looptest.NewID()
 	ctx := t.Context()
 	for name, read := range map[string]func() error{
-		"GetSession":           func() error { _, err := s.GetSession(ctx, looptest.Tenant, id); return err },
-		"ListSessions":         func() error { _, err := s.ListSessions(ctx, looptest.Tenant, loop.Page{}); return err },
-		"ListSessions, page 2": func() error { _, err := s.ListSessions(ctx, looptest.Tenant, loop.Page{After: id}); return err },
-		"GetRun":               func() error { _, err := s.GetRun(ctx, looptest.Tenant, id); return err },
-		"ListRuns":             func() error { _, err := s.ListRuns(ctx, looptest.Tenant, "", loop.Page{}); return err },
-		"ListRuns, session":    func() error { _, err := s.ListRuns(ctx, looptest.Tenant, id, loop.Page{}); return err },
-		"ListRuns, page 2":     func() error { _, err := s.ListRuns(ctx, looptest.Tenant, "", loop.Page{After: id}); return err },
-		"ListMessages":         func() error { _, err := s.ListMessages(ctx, looptest.Tenant, id, loop.Page{}); return err },
-		"Next":                 func() error { _, err := s.Next(ctx, looptest.Tenant, id, 0, 1); return err },
-		"WriteMemory":          func() error { return s.WriteMemory(ctx, looptest.Tenant, "k", "v") },
-		"ReadMemory":           func() error { _, _, err := s.ReadMemory(ctx, looptest.Tenant, "k"); return err },
-		"DeleteMemory":         func() error { _, err := s.DeleteMemory(ctx, looptest.Tenant, "k"); return err },
-		"ClearMemories":        func() error { _, err := s.ClearMemories(ctx, looptest.Tenant); return err },
-		"SearchMemories":       func() error { _, err := s.SearchMemories(ctx, looptest.Tenant, "k", 0); return err },
+		"GetSession": func() error { _, err := s.GetSession(ctx, looptest.Tenant, id); return err },
+		"ListSessions": func() error {
+			_, err := s.ListSessions(ctx, looptest.Tenant, loop.SessionFilter{}, loop.Page{})
+			return err
+		},
+		"ListSessions, page 2": func() error {
+			_, err := s.ListSessions(ctx, looptest.Tenant, loop.SessionFilter{}, loop.Page{After: id})
+			return err
+		},
+		"GetRun":            func() error { _, err := s.GetRun(ctx, looptest.Tenant, id); return err },
+		"ListRuns":          func() error { _, err := s.ListRuns(ctx, looptest.Tenant, "", loop.Page{}); return err },
+		"ListRuns, session": func() error { _, err := s.ListRuns(ctx, looptest.Tenant, id, loop.Page{}); return err },
+		"ListRuns, page 2":  func() error { _, err := s.ListRuns(ctx, looptest.Tenant, "", loop.Page{After: id}); return err },
+		"ListMessages": func() error {
+			_, err := s.ListMessages(ctx, looptest.Tenant, id, loop.MessageFilter{}, loop.Page{})
+			return err
+		},
+		"Next":           func() error { _, err := s.Next(ctx, looptest.Tenant, id, 0, 1); return err },
+		"WriteMemory":    func() error { return s.WriteMemory(ctx, looptest.Tenant, "k", "v") },
+		"ReadMemory":     func() error { _, _, err := s.ReadMemory(ctx, looptest.Tenant, "k"); return err },
+		"DeleteMemory":   func() error { _, err := s.DeleteMemory(ctx, looptest.Tenant, "k"); return err },
+		"ClearMemories":  func() error { _, err := s.ClearMemories(ctx, looptest.Tenant); return err },
+		"SearchMemories": func() error { _, err := s.SearchMemories(ctx, looptest.Tenant, "k", 0); return err },
 	} {
 		if err := read(); err == nil || errors.Is(err, loop.ErrNotFound) || !strings.Contains(err.Error(), "42P01") {
 			t.Errorf("%s: %v, want that a table is missing", name, err)
@@ -296,11 +325,11 @@ func TestListMessagesReportsWhatItCannotRead(t *testing.T) {
 	id := newSession(t, s)
 	mustAppend(t, s, say(t, id, 1))
 	exec(t, db, `UPDATE agentd.messages SET parts = '"x"'`)
-	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{}); err == nil || !strings.Contains(err.Error(), "parts of message") {
+	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.MessageFilter{}, loop.Page{}); err == nil || !strings.Contains(err.Error(), "parts of message") {
 		t.Errorf("unreadable parts: %v", err)
 	}
 	exec(t, db, `ALTER TABLE agentd.messages RENAME COLUMN parts TO pieces`)
-	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.Page{}); err == nil {
+	if _, err := s.ListMessages(t.Context(), looptest.Tenant, id, loop.MessageFilter{}, loop.Page{}); err == nil {
 		t.Error("no error without the column")
 	}
 }

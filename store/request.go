@@ -18,20 +18,20 @@ type requestRow struct {
 	MessageID          *string `db:"message_id"`
 	AssistantMessageID *string `db:"assistant_message_id"`
 	SHA256             *string `db:"request_sha256"`
-	Position           *int64  `db:"position"`
+	FirstSeq           *int64  `db:"first_seq"`
 	Type               *string `db:"type"`
 	Payload            []byte  `db:"payload"`
 }
 
 // The newest use counts, since a key may be used again when it has run out.
 const selectRequest = `
-	SELECT q.seq, q.run_id, q.message_id, q.assistant_message_id, q.request_sha256, q.position, q.type, q.payload
+	SELECT q.seq, q.run_id, q.message_id, q.assistant_message_id, q.request_sha256, q.first_seq, q.type, q.payload
 	FROM agentd.sessions AS s
 	LEFT JOIN LATERAL (
-		(SELECT r.created_seq AS seq, r.id::text AS run_id, r.message_id::text, r.assistant_message_id::text, r.request_sha256, m.position,
+		(SELECT r.created_seq AS seq, r.id::text AS run_id, r.message_id::text, r.assistant_message_id::text, r.request_sha256,
+			(SELECT min(f.seq) FROM agentd.events AS f WHERE f.run_id = r.id AND f.type <> 'assistant.delta') AS first_seq,
 			NULL AS type, NULL::json AS payload
 		FROM agentd.runs AS r
-		LEFT JOIN agentd.messages AS m ON m.id = r.message_id AND m.session_id = r.session_id
 		WHERE r.session_id = s.id AND r.idempotency_key = $3 AND r.created_at > agentd.clock() - interval '24 hours'
 		ORDER BY r.created_seq DESC
 		LIMIT 1)
@@ -73,7 +73,7 @@ func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (l
 func (r requestRow) request() (loop.Request, error) {
 	out := loop.Request{
 		RunID: orZero(r.RunID), MessageID: orZero(r.MessageID), AssistantMessageID: orZero(r.AssistantMessageID),
-		RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.Position)-1, 0),
+		RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.FirstSeq)-1, 0),
 	}
 	if r.Type == nil {
 		return out, nil

@@ -29,11 +29,12 @@ type history struct {
 	turns                           map[turnKey]*turnTimes
 	calls                           map[string]*callTimes
 	messages                        map[string]messageTimes
+	replaced                        []hooks.Message
 	approvals                       map[string]columns
 }
 
 type runTimes struct {
-	createdSeq, endedSeq     int64
+	createdSeq               int64
 	started, cancelRequested time.Time
 }
 
@@ -50,9 +51,9 @@ type callTimes struct {
 }
 
 type messageTimes struct {
-	seq  int64
-	turn int
-	at   time.Time
+	seq, replaced int64
+	turn          int
+	at            time.Time
 }
 
 func newHistory(sessionID string, report *Report, sets hookSets) *history {
@@ -145,14 +146,18 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.deletedAt = e.At
 	case event.MessageCreated:
 		h.noteMessage(e, p.MessageID)
+	case event.MessagesReplaced:
+		h.noteReplaced(e, p)
 	case event.RunCreated:
 		h.runs[e.RunID] = &runTimes{createdSeq: e.Seq}
+	case event.RunQueued:
+		if p.Cause == event.QueuedForRetry {
+			h.runs[e.RunID].cancelRequested = time.Time{}
+		}
 	case event.RunStarted:
 		h.runs[e.RunID].started = e.At
 	case event.RunCancelRequested:
 		h.runs[e.RunID].cancelRequested = e.At
-	case event.RunCompleted, event.RunFailed, event.RunCancelled:
-		h.runs[e.RunID].endedSeq = e.Seq
 	case event.TurnStarted:
 		h.turns[turnKey{e.RunID, e.Turn}] = &turnTimes{started: e.At}
 	case event.TurnCompleted:
@@ -211,6 +216,16 @@ func (h *history) noteMessage(e event.Event, id string) {
 	h.messages[id] = messageTimes{seq: e.Seq, turn: e.Turn, at: e.At}
 }
 
+// noteReplaced keeps the messages that are about to leave the conversation.
+func (h *history) noteReplaced(e event.Event, p event.MessagesReplaced) {
+	h.replaced = append(h.replaced, h.state.Messages[len(h.state.Messages)-len(p.MessageIDs):]...)
+	for _, id := range p.MessageIDs {
+		t := h.messages[id]
+		t.replaced = e.Seq
+		h.messages[id] = t
+	}
+}
+
 // want returns what the projections of that name have to be.
 func (h *history) want(name string) table {
 	if h.state.SessionID == "" {
@@ -236,6 +251,10 @@ func (h *history) wantSession() table {
 	s := h.state
 	r := columns{"tenant_id": s.TenantID, "append_id": h.appendID}
 	r.text("external_id", s.ExternalID)
+	r.text("title", s.Title)
+	r.text("title_search", searchable(s.Title))
+	r.text("user_id", s.User)
+	r["metadata"] = encodeMetadata(s.Metadata)
 	r.time("created_at", h.createdAt)
 	r.time("updated_at", h.updatedAt)
 	r.time("deleted_at", h.deletedAt)
@@ -266,8 +285,9 @@ func (h *history) wantRuns() table {
 		r.number("epoch", run.Epoch)
 		r.number("takeovers", int64(run.Takeovers))
 		r.number("created_seq", t.createdSeq)
-		if t.endedSeq != 0 {
-			r.number("ended_seq", t.endedSeq)
+		r.number("retries", int64(run.Retries))
+		if run.EndedSeq != 0 {
+			r.number("ended_seq", run.EndedSeq)
 		}
 		r.time("not_before", orZero(run.NotBefore))
 		r.time("cancel_requested_at", t.cancelRequested)
@@ -302,7 +322,7 @@ func (h *history) wantTurns() table {
 
 func (h *history) wantMessages() table {
 	out := table{}
-	for _, m := range h.state.Messages {
+	for _, m := range slices.Concat(h.replaced, h.state.Messages) {
 		out[m.ID] = h.wantMessage(m)
 	}
 	return out
@@ -318,6 +338,9 @@ func (h *history) wantMessage(m hooks.Message) columns {
 	}
 	r.number("position", m.Position)
 	r.number("seq", t.seq)
+	if t.replaced != 0 {
+		r.number("replaced_seq", t.replaced)
+	}
 	r.time("created_at", t.at)
 	return r
 }

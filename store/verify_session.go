@@ -20,17 +20,18 @@ func utc(column string) string {
 // The projections of one session as text. The first column is the key.
 var projected = map[string]string{
 	"sessions": `SELECT id::text, tenant_id, external_id, ` + utc("created_at") + `, ` + utc("updated_at") + `, ` + utc("deleted_at") + `,
-		last_seq::text, run_epoch::text, append_id::text, ledger_seq::text, encode(ledger_head, 'hex') AS ledger_head
+		last_seq::text, run_epoch::text, append_id::text, ledger_seq::text, encode(ledger_head, 'hex') AS ledger_head,
+		title, title_search, user_id, metadata::text
 		FROM agentd.sessions WHERE id = $1`,
 	"runs": `SELECT id::text, tenant_id, status, agent, message_id::text, assistant_message_id::text, idempotency_key, request_sha256,
 		ticket::text, worker_id::text, epoch::text, takeovers::text, ` + utc("not_before") + `, ` + utc("cancel_requested_at") + `,
 		cancel_reason, reason, error, ` + utc("created_at") + `, ` + utc("started_at") + `, ` + utc("ended_at") + `,
-		created_seq::text, ended_seq::text, hook_set
+		created_seq::text, ended_seq::text, hook_set, retries::text
 		FROM agentd.runs WHERE session_id = $1`,
 	"turns": `SELECT run_id::text || '/' || turn_no AS key, tenant_id, status, attempt::text, model, message_id::text, finish_reason, finish_raw,
 		input_tokens::text, output_tokens::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
 		FROM agentd.turns WHERE session_id = $1`,
-	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `
+	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `, replaced_seq::text
 		FROM agentd.messages WHERE session_id = $1`,
 	"tool_calls": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_no::text, name, arguments, provider_call_id, status, attempt::text,
 		success::text, output_sha256, output_bytes::text, is_error::text, result_reason, result_message_id::text, position::text,
@@ -95,6 +96,9 @@ func readTable(ctx context.Context, tx pgx.Tx, name, sessionID string) (table, e
 		if parts, ok := r["parts"]; ok {
 			r["parts"] = canonicalParts(parts)
 		}
+		if metadata, ok := r["metadata"]; ok {
+			r["metadata"] = canonicalMetadata(metadata)
+		}
 		out[orZero(values[0])] = r
 		return struct{}{}, err
 	})
@@ -108,6 +112,23 @@ func canonicalParts(stored string) string {
 		return stored
 	}
 	return encodeParts(parts)
+}
+
+// canonicalMetadata puts the keys in Go's order, which is not jsonb's.
+func canonicalMetadata(stored string) string {
+	var metadata map[string]string
+	if err := json.Unmarshal([]byte(stored), &metadata); err != nil {
+		return stored
+	}
+	return encodeMetadata(metadata)
+}
+
+func encodeMetadata(metadata map[string]string) string {
+	patch := map[string]*string{}
+	for k, v := range metadata {
+		patch[k] = &v
+	}
+	return encodePatch(patch)
 }
 
 func compare(report *Report, name string, got, want table) {

@@ -46,15 +46,15 @@ func TestAForeignIDBehavesAsOneThatDoesNotExist(t *testing.T) {
 			return err
 		},
 		"ListMessages": func(ctx context.Context, tenant string, id ids) error {
-			_, err := s.store.ListMessages(ctx, tenant, id.session, loop.Page{})
+			_, err := s.store.ListMessages(ctx, tenant, id.session, loop.MessageFilter{}, loop.Page{})
 			return err
 		},
 		"ListMessages after a message": func(ctx context.Context, tenant string, id ids) error {
-			_, err := s.store.ListMessages(ctx, tenant, id.session, loop.Page{After: id.message})
+			_, err := s.store.ListMessages(ctx, tenant, id.session, loop.MessageFilter{}, loop.Page{After: id.message})
 			return err
 		},
 		"ListSessions after a session": func(ctx context.Context, tenant string, id ids) error {
-			_, err := s.store.ListSessions(ctx, tenant, loop.Page{After: id.session})
+			_, err := s.store.ListSessions(ctx, tenant, loop.SessionFilter{}, loop.Page{After: id.session})
 			return err
 		},
 		"GetRun": func(ctx context.Context, tenant string, id ids) error {
@@ -146,7 +146,7 @@ func TestAForeignIDBehavesAsOneThatDoesNotExist(t *testing.T) {
 	}
 	for name, list := range map[string]func() (int, error){
 		"sessions": func() (int, error) {
-			l, err := s.store.ListSessions(ctx, "other", loop.Page{})
+			l, err := s.store.ListSessions(ctx, "other", loop.SessionFilter{}, loop.Page{})
 			return len(l), err
 		},
 		"runs": func() (int, error) {
@@ -164,7 +164,7 @@ func TestAForeignIDBehavesAsOneThatDoesNotExist(t *testing.T) {
 		t.Errorf("%+v, %v, want a session of its own", theirs, err)
 	}
 	// A page of one's own session, after a message of somebody else's.
-	if _, err := s.store.ListMessages(ctx, "other", theirs.SessionID, loop.Page{After: ours.message}); !errors.Is(err, loop.ErrNotFound) {
+	if _, err := s.store.ListMessages(ctx, "other", theirs.SessionID, loop.MessageFilter{}, loop.Page{After: ours.message}); !errors.Is(err, loop.ErrNotFound) {
 		t.Errorf("a page after a foreign message: %v", err)
 	}
 	sameStory(t, "the log after all that", stored(t, db, ours.session), before)

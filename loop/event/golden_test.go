@@ -86,6 +86,11 @@ var samples = []event.Payload{
 		Reason: "more than 100", Sanitized: true,
 	},
 	event.ApprovalDecided{ApprovalID: "a-1", CallID: "c-1", Decision: event.DecisionDenied, ArgumentsSHA256: "00ff", Reason: "too much", Sanitized: true},
+	event.SessionCreated{
+		TenantID: "acme", ExternalID: "chat 1", Title: "Trip to <Rome>", Metadata: map[string]string{"team": "a&b", "plan": ""}, User: "u-1", Sanitized: true,
+	},
+	event.SessionUpdated{Title: new("Trip to Rome"), Metadata: map[string]*string{"team": nil, "plan": new("gold")}, Sanitized: true},
+	event.MessagesReplaced{FromMessageID: "m-3", MessageIDs: []string{"m-3", "m-4"}},
 }
 
 func TestGolden(t *testing.T) {

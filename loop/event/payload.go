@@ -16,8 +16,10 @@ type Type string
 // The event types.
 const (
 	TypeSessionCreated     Type = "session.created"
+	TypeSessionUpdated     Type = "session.updated"
 	TypeSessionDeleted     Type = "session.deleted"
 	TypeMessageCreated     Type = "message.created"
+	TypeMessagesReplaced   Type = "messages.replaced"
 	TypeRunCreated         Type = "run.created"
 	TypeRunQueued          Type = "run.queued"
 	TypeRunStarted         Type = "run.started"
@@ -50,8 +52,10 @@ const (
 
 var registry = map[Type]func(json.RawMessage) (Payload, error){
 	TypeSessionCreated:     as[SessionCreated],
+	TypeSessionUpdated:     as[SessionUpdated],
 	TypeSessionDeleted:     as[SessionDeleted],
 	TypeMessageCreated:     as[MessageCreated],
+	TypeMessagesReplaced:   as[MessagesReplaced],
 	TypeRunCreated:         as[RunCreated],
 	TypeRunQueued:          as[RunQueued],
 	TypeRunStarted:         as[RunStarted],
@@ -85,26 +89,6 @@ var registry = map[Type]func(json.RawMessage) (Payload, error){
 // Types returns the event types that this binary knows, sorted.
 func Types() []Type { return slices.Sorted(maps.Keys(registry)) }
 
-// SessionCreated is the first event of every log.
-type SessionCreated struct {
-	TenantID string `json:"tenant_id"`
-	// ExternalID is the client's own name for the session, unique per tenant;
-	// "" if it gave none.
-	ExternalID string `json:"external_id,omitempty"`
-	Sanitized  bool   `json:"sanitized,omitempty"`
-}
-
-// SessionDeleted hides the session from every front door. The log stays.
-type SessionDeleted struct{}
-
-// MessageCreated stores what a user said.
-type MessageCreated struct {
-	MessageID string       `json:"message_id"`
-	Role      hooks.Role   `json:"role"`
-	Parts     []hooks.Part `json:"parts"`
-	Sanitized bool         `json:"sanitized,omitempty"`
-}
-
 // RunCreated starts a run; the run's id is in the envelope.
 type RunCreated struct {
 	Agent string `json:"agent"`
@@ -123,11 +107,15 @@ type RunCreated struct {
 // RunQueued makes a run claimable by the job that holds Ticket.
 type RunQueued struct {
 	Ticket int64 `json:"ticket"`
-	// Cause is "" the first time, "approval" when people have answered, and
+	// Cause is "" the first time, "approval" when people have answered,
 	// "job_lost" when a worker died between fetching the job and claiming the
-	// run.
+	// run, and [QueuedForRetry].
 	Cause string `json:"cause,omitempty"`
 }
+
+// QueuedForRetry is the cause of run.queued for a run that has failed. It is
+// taken up where it failed: the terminal event before it is no longer its last.
+const QueuedForRetry = "retry"
 
 // RunStarted is the first claim of a run.
 type RunStarted struct {
@@ -146,7 +134,8 @@ const (
 	ResumeTakeover ResumeCause = "takeover"
 	ResumeRelease  ResumeCause = "release"
 	ResumeApproval ResumeCause = "approval"
-	// ResumeRetry: a model call that failed is made again after a wait.
+	// ResumeRetry: a model call that failed is made again, after a wait or
+	// because people asked for it.
 	ResumeRetry ResumeCause = "retry"
 )
 
@@ -351,15 +340,6 @@ type RunCancelled struct {
 	LedgerMark
 	Reason string `json:"reason,omitempty"`
 }
-
-// EventType implements [Payload].
-func (SessionCreated) EventType() Type { return TypeSessionCreated }
-
-// EventType implements [Payload].
-func (SessionDeleted) EventType() Type { return TypeSessionDeleted }
-
-// EventType implements [Payload].
-func (MessageCreated) EventType() Type { return TypeMessageCreated }
 
 // EventType implements [Payload].
 func (RunCreated) EventType() Type { return TypeRunCreated }

@@ -37,6 +37,11 @@ func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
 		"EndAndNextStartKeepOneActiveRun":            testActive,
 		"ResultsStandInCallOrderWhateverEndsFirst":   testResultOrder,
 		"AppendToADeletedSessionIsTheCommandsMatter": testDeleted,
+		"WhatClientsSayOfASessionIsMerged":           testDescription,
+		"DescriptionsOfOneAppendAddUp":               testDescriptionsInOneAppend,
+		"ReplacedMessagesLeaveTheConversation":       testReplace,
+		"AFailedRunIsTakenUpAgain":                   testRetry,
+		"OneOfRacingRetriesAndStartsWins":            testRetryRaces,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,9 +65,14 @@ func on(log loop.Log) *Bench {
 
 func said(t *testing.T, sessionID, text string) event.Event {
 	t.Helper()
-	e, err := event.New(event.Scope{SessionID: sessionID, At: time.Now(), Actor: Tester}, event.MessageCreated{
+	return made(t, sessionID, event.MessageCreated{
 		MessageID: NewID(), Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
 	})
+}
+
+func made(t *testing.T, sessionID string, p event.Payload) event.Event {
+	t.Helper()
+	e, err := event.New(event.Scope{SessionID: sessionID, At: time.Now(), Actor: Tester}, p)
 	if err != nil {
 		t.Fatal(err)
 	}

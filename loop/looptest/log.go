@@ -291,9 +291,11 @@ func (l *Log) HeadByExternalID(_ context.Context, tenantID, externalID string) (
 func (s *session) head() loop.Head {
 	h := loop.Head{
 		TenantID: s.state.TenantID, SessionID: s.state.SessionID, ExternalID: s.state.ExternalID,
+		Title: s.state.Title, User: s.state.User, Metadata: s.state.Metadata,
 		LastSeq: s.state.LastSeq, Epoch: s.state.Epoch, Deleted: s.state.Deleted, Ledger: s.state.Ledger,
 	}
 	for _, r := range s.state.Runs {
+		h.LastRunID = r.ID
 		if r.Status.Active() {
 			h.ActiveRunID, h.Waiting = r.ID, r.Status == loop.RunWaiting
 		}
@@ -332,11 +334,7 @@ func (s *session) use(e event.Event) (q loop.Request, key string, err error) {
 	switch p := p.(type) {
 	case event.RunCreated:
 		q.RunID, q.MessageID, q.AssistantMessageID, q.RequestSHA256 = e.RunID, p.MessageID, p.AssistantMessageID, p.RequestSHA256
-		for _, m := range s.state.Messages {
-			if m.ID == p.MessageID {
-				q.Seq = m.Position - 1
-			}
-		}
+		q.Seq = s.events[slices.IndexFunc(s.events, func(o event.Event) bool { return o.RunID == e.RunID })].Seq - 1
 		return q, p.IdempotencyKey, err
 	case event.InputHandled:
 		q.Handled, q.Reply, q.RequestSHA256 = true, p.Reply, p.RequestSHA256
@@ -349,6 +347,21 @@ func (s *session) use(e event.Event) (q loop.Request, key string, err error) {
 		return q, p.IdempotencyKey, err
 	}
 	return loop.Request{}, "", err
+}
+
+// Tail implements loop.Log.
+func (l *Log) Tail(_ context.Context, tenantID, sessionID, messageID string) (loop.Tail, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, err := l.session(tenantID, sessionID)
+	if err != nil {
+		return loop.Tail{}, err
+	}
+	t, ok := s.state.Tail(messageID)
+	if !ok {
+		return loop.Tail{}, loop.ErrNotFound
+	}
+	return t, nil
 }
 
 // Load implements loop.Log.
