@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
@@ -77,5 +80,49 @@ func TestToursOfTheREADME(t *testing.T) {
 		if code != 0 || said != "" || !strings.Contains(out, " row") || strings.Contains(out, "(0 rows)") {
 			t.Errorf("exit code %d, said %q, printed %q:\n%s", code, said, out, statement)
 		}
+	}
+}
+
+// TestTheREADMETellsWhatTheModelSaw: what hooks made of the context, and what
+// they added to it unseen, and not what was said.
+func TestTheREADMETellsWhatTheModelSaw(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := newStack(t, db)
+	s.checked(t, hooks.Hooks{
+		BeforeRunStart: hooks.Named("calendar", "1", func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
+			return hooks.BeforeRunStartResult{Action: hooks.ActionTransform, Append: []hooks.HiddenMessage{{Role: hooks.RoleSystem, Text: "It is Sunday."}}}, nil
+		}),
+		TransformContext: hooks.Named("redact", "1", func(_ context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
+			if in.Messages[0].Text() != "my key is 1234" {
+				return hooks.TransformContextResult{Action: hooks.ActionContinue}, nil
+			}
+			messages := in.Messages
+			messages[0].Parts = []hooks.Part{{Type: hooks.PartText, Text: "my key is [removed]"}}
+			return hooks.TransformContextResult{Action: hooks.ActionTransform, Messages: &messages}, nil
+		}),
+	})
+	saw := func(text string) string {
+		t.Helper()
+		if run := s.Advance(t, s.Start(t, s.Session(t), text)); run.Status != loop.RunCompleted {
+			t.Fatalf("run %+v", run)
+		}
+		for _, statement := range strings.SplitAfter(strings.TrimSpace(readmeTour(t, "sql-tour")), ";\n") {
+			if strings.Contains(statement, "what did the model see") {
+				code, out, said := runAgentd(t, options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}, "psql", "--builtin", "-c", statement)
+				if code != 0 || said != "" {
+					t.Fatalf("exit code %d, said %q", code, said)
+				}
+				return out
+			}
+		}
+		t.Fatal("the README does not ask it")
+		return ""
+	}
+	if out := saw("my key is 1234"); !strings.Contains(out, "my key is [removed]") || !strings.Contains(out, "It is Sunday.") || strings.Contains(out, "1234") {
+		t.Errorf("printed %s", out)
+	}
+	if out := saw("hello"); !strings.Contains(out, "hello") || !strings.Contains(out, "It is Sunday.") || strings.Contains(out, "removed") {
+		t.Errorf("printed %s", out)
 	}
 }
