@@ -234,7 +234,11 @@ func (r *runner) commit(ctx context.Context) (step, error) {
 			continue
 		}
 		r.endTurns(ctx, st.write)
-		if err := r.pass(ctx, d, &st, p.agent); err != nil {
+		err := r.pass(ctx, d, &st, p.agent)
+		if errors.Is(err, errVoid) {
+			continue
+		}
+		if err != nil {
 			return step{}, err
 		}
 		if st.release && d.run().NotBefore == nil {
@@ -333,60 +337,6 @@ func (r *runner) patiently(ctx context.Context, ask func() error) error {
 			return err
 		}
 	}
-}
-
-// catchUp folds what others appended. A claim that came too late ends with
-// epoch 0 and no facts; a lease that is gone is an error.
-func (r *runner) catchUp(ctx context.Context) error {
-	const page = 500
-	for {
-		head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
-		if err != nil {
-			return err
-		}
-		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
-		if err != nil {
-			return err
-		}
-		r.state = FoldAll(r.state, events)
-		// Others write decisions too, and only the head tells where the ledger
-		// stands: it has to be that of the last event.
-		if head.LastSeq == r.state.LastSeq {
-			r.state.Ledger = head.Ledger
-			break
-		}
-	}
-	switch {
-	case r.epoch != 0 && r.state.Epoch != r.epoch:
-		return ErrLeaseLost
-	case r.epoch == 0 && !r.claimable():
-		r.facts = nil
-	case r.epoch == 0:
-		r.facts = []event.Payload{r.claimFact()}
-	}
-	return nil
-}
-
-// woken follows a value of the watch: a seq that is this runner's own work is
-// no news.
-func (r *runner) woken(ctx context.Context, reached int64) error {
-	if reached != 0 && reached <= r.state.LastSeq {
-		return nil
-	}
-	return r.catchCancel(ctx)
-}
-
-// catchCancel reads what others appended, above all a cancel. A log that
-// cannot be read is no reason to stop, but to look again.
-func (r *runner) catchCancel(ctx context.Context) error {
-	r.recheck = nil
-	err := r.catchUp(ctx)
-	if err == nil || errors.Is(err, ErrLeaseLost) || ctx.Err() != nil {
-		return err
-	}
-	r.log.Warn("read the log for a cancel", "epoch", r.epoch, "error", err)
-	r.recheck = time.After(recheckAfter)
-	return nil
 }
 
 func onlyDeltas(payloads []event.Payload) bool {

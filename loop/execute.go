@@ -55,7 +55,10 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 	stop()
 	for _, x := range r.joinTools(ended, open) {
 		if err == nil && (x.err == nil || !x.cut) {
-			err = r.conclude(ctx, x)
+			// Without an answer about it, the output is lost.
+			if err = r.conclude(ctx, x); errors.Is(err, errVoid) {
+				err = nil
+			}
 		}
 	}
 	return err
@@ -71,7 +74,9 @@ func (r *runner) followTools(ctx context.Context, ended <-chan execution, open i
 			if ctx.Err() != nil {
 				return open, ctx.Err()
 			}
-			if err := r.conclude(ctx, x); err != nil {
+			if err := r.conclude(ctx, x); errors.Is(err, errVoid) {
+				return open, nil
+			} else if err != nil {
 				return open, err
 			}
 			if err := r.record(ctx); err != nil {

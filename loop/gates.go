@@ -9,34 +9,6 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// ruling is what a gate came to at one position.
-type ruling[In any] struct {
-	verdict   hooks.Verdict[In]
-	decisions []hooks.Decision
-}
-
-// askOnce asks the hooks of a gate, or remembers what they said: a step that
-// is planned again after a conflict asks nobody twice.
-func askOnce[In hooks.Input[In, Out], Out hooks.Result](
-	ctx context.Context, r *runner, f hooks.Func[In, Out], p hooks.Position, in In, check func(In) error,
-) (ruling[In], error) {
-	if said, ok := r.said[p].(ruling[In]); ok {
-		return said, nil
-	}
-	v, decisions, err := hooks.Ask(ctx, r.engine.Asker, f, p, in, check)
-	if err != nil {
-		return ruling[In]{}, err
-	}
-	said := ruling[In]{v, decisions}
-	if f != nil {
-		r.said[p] = said
-		if p.Gate != hooks.GateAfterToolCall {
-			r.asked = append(r.asked, decisions...)
-		}
-	}
-	return said, nil
-}
-
 // position is where a gate stands in the run.
 func (r *runner) position(gate hooks.Gate, turn int, subject string, attempt int) hooks.Position {
 	return hooks.Position{

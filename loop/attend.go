@@ -1,0 +1,111 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// catchUp folds what others appended. A claim that came too late ends with
+// epoch 0 and no facts; a lease that is gone is an error.
+func (r *runner) catchUp(ctx context.Context) error {
+	const page = 500
+	for {
+		head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
+		if err != nil {
+			return err
+		}
+		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
+		if err != nil {
+			return err
+		}
+		r.state = FoldAll(r.state, events)
+		// Others write decisions too, and only the head tells where the ledger
+		// stands: it has to be that of the last event.
+		if head.LastSeq == r.state.LastSeq {
+			r.state.Ledger = head.Ledger
+			break
+		}
+	}
+	switch {
+	case r.epoch != 0 && r.state.Epoch != r.epoch:
+		return ErrLeaseLost
+	case r.epoch == 0 && !r.claimable():
+		r.facts = nil
+	case r.epoch == 0:
+		r.facts = []event.Payload{r.claimFact()}
+	}
+	return nil
+}
+
+// woken follows a value of the watch: a seq that is this runner's own work is
+// no news.
+func (r *runner) woken(ctx context.Context, reached int64) error {
+	if reached != 0 && reached <= r.state.LastSeq {
+		return nil
+	}
+	return r.catchCancel(ctx)
+}
+
+// catchCancel reads what others appended, above all a cancel. A log that
+// cannot be read is no reason to stop, but to look again.
+func (r *runner) catchCancel(ctx context.Context) error {
+	r.recheck = nil
+	err := r.catchUp(ctx)
+	if err == nil || errors.Is(err, ErrLeaseLost) || ctx.Err() != nil {
+		return err
+	}
+	r.log.Warn("read the log for a cancel", "epoch", r.epoch, "error", err)
+	r.recheck = time.After(recheckAfter)
+	return nil
+}
+
+// attend waits for ask, and follows meanwhile whether the run has to stop. ask
+// must end soon after its context does.
+func (r *runner) attend(ctx context.Context, ask func(context.Context) error) error {
+	askCtx, stop := context.WithCancel(ctx)
+	defer stop()
+	asked := make(chan error, 1)
+	go func() { asked <- ask(askCtx) }()
+	// A run that was to stop before gives its hooks the time that a tool has.
+	var grace <-chan time.Time
+	if r.stopping() {
+		t := time.NewTimer(stopGrace)
+		defer t.Stop()
+		grace = t.C
+	}
+	interrupt := r.holder.Interrupt
+	for void := false; !void; {
+		var err error
+		select {
+		case err := <-asked:
+			return err
+		case reached := <-r.wake:
+			err = r.woken(ctx, reached)
+		case <-r.recheck:
+			err = r.catchCancel(ctx)
+		case <-r.expiry:
+			r.expired = true
+		case <-interrupt:
+			interrupt, void = nil, grace == nil
+		case <-grace:
+			void = true
+		}
+		if err != nil {
+			stop()
+			<-asked
+			return err
+		}
+		void = void || grace == nil && r.stopping()
+	}
+	stop()
+	<-asked
+	return errVoid
+}
+
+// stopping reports whether the run is to end, as far as is known here.
+func (r *runner) stopping() bool {
+	return r.run().CancelRequested || r.expired || closed(r.holder.Interrupt)
+}
