@@ -95,13 +95,13 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 		}
 		if err != nil {
 			stop()
-			<-asked
+			_ = <-asked
 			return err
 		}
 		void = void || grace == nil && r.stopping()
 	}
 	stop()
-	<-asked
+	_ = <-asked
 	return errVoid
 }
 
