@@ -320,6 +320,8 @@ func TestImportRules(t *testing.T) {
 		{"loop/model/openai/a.go", local("loop/event"), false},
 		{"loop/model/openai/a.go", local("loop/model/anthropic"), true},
 		{"loop/model/openai/a.go", local("loop/tool/mcp"), true},
+		{"loop/model/openai/a.go", local("loop/model/openai/openaitest"), true},
+		{"loop/model/openai/a_test.go", local("loop/model/openai/openaitest"), false},
 		{"loop/tool/mcp/a.go", local("store"), true},
 		{"loop/worker/a.go", river, false},
 		{"loop/worker/a.go", pgx, false},

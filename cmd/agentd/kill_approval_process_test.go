@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -12,57 +15,88 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
+// wait starts n runs that wait for a person, each in a session of its own.
+func (f *fleet) wait(t *testing.T, at *server, n int) (runs, sessions []string) {
+	t.Helper()
+	for i := range n {
+		session := newSession(t, at)
+		run, _ := startRun(t, at, session, fmt.Sprintf("%s %s r%d", toolCharge, holdNever, i))
+		runs, sessions = append(runs, run), append(sessions, session)
+	}
+	for _, run := range runs {
+		awaitRow(t, f.db, fmt.Sprintf(`SELECT 'x' FROM agentd.runs WHERE id = '%s' AND status = 'waiting'`, run))
+	}
+	awaitRow(t, f.db, `SELECT 'x' WHERE 0 = (`+jobsOfWaiting+`)`)
+	return runs, sessions
+}
+
 // TestKillOfEverythingWhileRunsWaitForPeople: nothing but rows waits, and so
-// nothing is lost.
+// nothing is lost, however long it takes.
 func TestKillOfEverythingWhileRunsWaitForPeople(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
 	f.env = append(f.env, "AGENTD_TOOL_PERMISSIONS=charge=ask")
+	f.spawn(t)
 	first := f.add(t)
-	var runs, sessions []string
-	for i := range 3 {
-		session := newSession(t, first)
-		run, _ := startRun(t, first, session, fmt.Sprintf("%s %s r%d", toolCharge, holdNever, i))
-		awaitRow(t, f.db, fmt.Sprintf(`SELECT 'x' FROM agentd.runs WHERE id = '%s' AND status = 'waiting'`, run))
-		runs, sessions = append(runs, run), append(sessions, session)
-	}
-	awaitRow(t, f.db, `SELECT 'x' WHERE NOT EXISTS (SELECT FROM agentd.river_job WHERE state IN ('available', 'running', 'scheduled', 'retryable'))`)
+	runs, sessions := f.wait(t, first, 3)
 	f.checkNothingHeld(t, 3)
+	shown, sent := f.approvals(t, first), f.sentApprovals(t, first)
 
-	before := f.approvals(t, first)
-	f.kill(t, first)
+	f.kill(t, f.alive...)
 	second := f.add(t)
-	if after := f.approvals(t, second); after != before || strings.Count(after, "charge") != 3 {
-		t.Errorf("before:\n%safter:\n%s", before, after)
+	if again := f.approvals(t, second); again != shown || strings.Count(again, "charge") != 3 {
+		t.Errorf("before:\n%safter:\n%s", shown, again)
+	}
+	if again := f.sentApprovals(t, second); again != sent {
+		t.Errorf("before:\n%s\nafter:\n%s", sent, again)
 	}
 	f.checkNothingHeld(t, 3)
+	f.approveOnCommandLine(t, second, runs[1], sessions[1])
+	f.checkWaiting(t, second, runs[0], runs[2])
 
-	approval := scalar[string](t, f.db, `SELECT id::text FROM agentd.approvals WHERE run_id = $1`, runs[1])
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + second.url}}, "approvals", "approve", approval, "--reason", "fine")
+	f.db.ShiftClock(t, 72*time.Hour)
+	f.approveOnCommandLine(t, second, runs[2], sessions[2])
+	f.checkWaiting(t, second, runs[0])
+	f.verify(t)
+}
+
+// approveOnCommandLine says yes to the call for which a run waits: it runs
+// once, and the run goes on to its end.
+func (f *fleet) approveOnCommandLine(t *testing.T, at *server, run, session string) {
+	t.Helper()
+	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + at.url}}, "approvals", "approve", f.pending(t, run), "--reason", "fine")
 	if want := `approved: charge {"hold": "never"}` + "\n"; code != 0 || out != want {
 		t.Errorf("exit code %d, printed %q, said %q", code, out, said)
 	}
-	if status := f.awaitEnd(t, runs[1]); status != "completed" {
+	if status := f.awaitEnd(t, run); status != "completed" {
 		t.Errorf("the run is %s", status)
 	}
-	if n := len(effects(t, f.effects, runs[1])); n != 1 {
+	if n := len(effects(t, f.effects, run)); n != 1 {
 		t.Errorf("%d effects of the call that was approved", n)
 	}
-	facts := ofRun(checkSession(t, f, sessions[1]), runs[1])
+	facts := ofRun(checkSession(t, f, session), run)
 	checkRun(t, facts)
 	if d := only[event.ApprovalDecided](t, facts); d.Decision != event.DecisionApproved || d.Reason != "fine" {
 		t.Errorf("decided %+v", d)
 	}
-	f.checkNothingHeld(t, 2)
-	for _, run := range []string{runs[0], runs[2]} {
+}
+
+// checkWaiting: these runs, and no others, wait.
+func (f *fleet) checkWaiting(t *testing.T, at *server, runs ...string) {
+	t.Helper()
+	f.checkNothingHeld(t, len(runs))
+	shown := f.approvals(t, at)
+	if n := strings.Count(shown, "charge"); n != len(runs) {
+		t.Errorf("%d approvals are open, want %d", n, len(runs))
+	}
+	for _, run := range runs {
+		if !strings.Contains(shown, f.pending(t, run)) {
+			t.Errorf("not open: the approval of %s:\n%s", run, shown)
+		}
 		if n := len(effects(t, f.effects, run)); n != 0 {
 			t.Errorf("%d effects of a call that nobody approved", n)
 		}
 	}
-	if open := f.approvals(t, second); strings.Count(open, "charge") != 2 || strings.Contains(open, approval) {
-		t.Errorf("open:\n%s", open)
-	}
-	f.verify(t)
 }
 
 // pending is the approval for which a run waits, once it does.
@@ -92,13 +126,30 @@ func (f *fleet) approvals(t *testing.T, s *server) string {
 	return out
 }
 
+// sentApprovals is what a program is sent, byte for byte.
+func (f *fleet) sentApprovals(t *testing.T, s *server) string {
+	t.Helper()
+	res, err := freshClient().Post(s.url+agentdv1connect.ApprovalServiceListApprovalsProcedure, "application/json", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v: %s", res.Status, err, body)
+	}
+	return string(body)
+}
+
+const jobsOfWaiting = `
+	SELECT count(*) FROM agentd.river_job j JOIN agentd.runs r ON r.id::text = j.args ->> 'run_id'
+	WHERE r.status = 'waiting' AND j.state NOT IN ('completed', 'cancelled', 'discarded')`
+
 // checkNothingHeld: the runs that wait have no worker and no job.
 func (f *fleet) checkNothingHeld(t *testing.T, waiting int) {
 	t.Helper()
 	n := scalar[int](t, f.db, `SELECT count(*) FROM agentd.runs WHERE status = 'waiting' AND worker_id IS NULL`)
-	jobs := scalar[int](t, f.db, `
-		SELECT count(*) FROM agentd.river_job j JOIN agentd.runs r ON r.id::text = j.args ->> 'run_id'
-		WHERE r.status = 'waiting' AND j.state NOT IN ('completed', 'cancelled', 'discarded')`)
+	jobs := scalar[int](t, f.db, jobsOfWaiting)
 	if n != waiting || jobs != 0 {
 		t.Errorf("%d runs wait without a worker, want %d; they have %d jobs", n, waiting, jobs)
 	}
