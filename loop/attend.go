@@ -67,8 +67,12 @@ func (r *runner) catchCancel(ctx context.Context) error {
 func (r *runner) attend(ctx context.Context, ask func(context.Context) error) error {
 	askCtx, stop := context.WithCancel(ctx)
 	defer stop()
-	asked := make(chan error, 1)
-	go func() { asked <- ask(askCtx) }()
+	asked := make(chan struct{})
+	var said error // once asked is closed
+	go func() {
+		defer close(asked)
+		said = ask(askCtx)
+	}()
 	// A run that was to stop before gives its hooks the time that a tool has.
 	var grace <-chan time.Time
 	if r.stopping() {
@@ -80,8 +84,8 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 	for void := false; !void; {
 		var err error
 		select {
-		case err := <-asked:
-			return err
+		case <-asked:
+			return said
 		case reached := <-r.wake:
 			err = r.woken(ctx, reached)
 		case <-r.recheck:
@@ -95,13 +99,13 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 		}
 		if err != nil {
 			stop()
-			_ = <-asked
+			<-asked
 			return err
 		}
 		void = void || grace == nil && r.stopping()
 	}
 	stop()
-	_ = <-asked
+	<-asked
 	return errVoid
 }
 
