@@ -26,7 +26,7 @@ const (
 
 func init() {
 	if path := os.Getenv(effectsVariable); path != "" {
-		extraTools = []loop.Tool{effectTool(path, toolCharge, false), effectTool(path, toolPut, true)}
+		extraTools = append(extraTools, effectTool(path, toolCharge, false), effectTool(path, toolPut, true))
 	}
 }
 

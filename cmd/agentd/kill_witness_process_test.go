@@ -28,15 +28,7 @@ func init() {
 func witness(path string) hooks.Hooks {
 	const id, version = "witness", "1"
 	seen := func(ctx context.Context, gate hooks.Gate, session, run string) error {
-		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		// One write, so lines of several processes do not mix.
-		if _, err := fmt.Fprintf(f, "%d %s %s %s %s\n", os.Getpid(), gate, session, run, hooks.DecisionID(ctx)); err != nil {
-			return err
-		}
-		return f.Close()
+		return noteAsked(ctx, path, gate, session, run)
 	}
 	return hooks.Hooks{
 		BeforeInput: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
@@ -58,6 +50,18 @@ func witness(path string) hooks.Hooks {
 			return hooks.AfterToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterToolCall, in.SessionID, in.RunID)
 		}),
 	}
+}
+
+// noteAsked is one write, so lines of several processes do not mix.
+func noteAsked(ctx context.Context, path string, gate hooks.Gate, session, run string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(f, "%d %s %s %s %s\n", os.Getpid(), gate, session, run, hooks.DecisionID(ctx)); err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // asked is a line of the file: a process asked at a gate.
