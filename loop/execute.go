@@ -79,6 +79,9 @@ func (r *runner) followTools(ctx context.Context, ended <-chan execution, open i
 			} else if err != nil {
 				return open, err
 			}
+			if open == 0 {
+				break // the last outcome goes with the step that follows from it
+			}
 			if err := r.record(ctx); err != nil {
 				return open, err
 			}
