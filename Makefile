@@ -52,12 +52,18 @@ chat: build ## Talk to the agentd that `make run` started
 test: need-go setup ## Run all tests under the race detector (PKG=./store/... TESTFLAGS='-run X')
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TEST_TIMEOUT) -p=$(TEST_P) $(TESTFLAGS) $(PKG)
 
-# CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
-# linter sees the code as it ships; vet also sees the one with crash points.
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
 	go test -count=1 -timeout=$(TEST_TIMEOUT) -run 'TestClientsThatJoinWhileARunWritesMissAndRepeatNothing' -v ./cmd/agentd
 
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: need-go ## Run each fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
+	scripts/fuzz $(FUZZTIME)
+
+# CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
+# linter sees the code as it ships; vet also sees the one with crash points.
 .PHONY: lint
 lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...

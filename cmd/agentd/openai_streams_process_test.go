@@ -56,7 +56,7 @@ func recorded(t *testing.T, edit *strings.Replacer, files ...string) (url string
 	t.Helper()
 	var streams []string
 	for _, name := range files {
-		stream, err := os.ReadFile(filepath.Join("..", "..", "loop", "model", "openai", "testdata", name))
+		stream, err := os.ReadFile(filepath.Join("..", "..", "loop", "model", "openai", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestAConversationWithAModelThatCallsTools(t *testing.T) {
 	// The agent has a tool of that name, and the second stream uses the ids of
 	// the first one once more, as some servers do.
 	url, asked := recorded(t, strings.NewReplacer("lookup_order", "ping", "order_id", "message"),
-		"parallel_calls.sse", "no_index_sequential.sse", "finish_and_done.sse")
+		"testdata/parallel_calls.sse", "openaitest/testdata/no_index_sequential.sse", "openaitest/testdata/finish_and_done.sse")
 	s := startServe(t, db, []string{"OPENAI_BASE_URL=" + url, "OPENAI_MODEL=tiny"})
 	c := chat(t, s.url, strings.NewReader("what is the total?\n"))
 	if code := c.wait(t); code != 0 {

@@ -2,11 +2,13 @@ package openai
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // TestPiecesFindTheirCall feeds the tool_calls of one delta after the other.
@@ -28,6 +30,11 @@ func TestPiecesFindTheirCall(t *testing.T) {
 		{"NullArguments", []string{`{"index":0,"id":"p1","function":{"name":"f","arguments":null}}`, `{"index":0,"function":null}`}, `p1 f `},
 		{"NameComesLate", []string{`{"index":0,"id":"p1","function":{"arguments":"{\"a\""}}`, `{"index":0,"function":{"name":"f","arguments":":1}"}}`}, one},
 		{"IDComesLate", []string{`{"index":0,"function":{"name":"f","arguments":"{\"a\""}}`, `{"index":0,"id":"p1","function":{"arguments":":1}"}}`}, ` f {"a":1}`},
+		{"OneIDForTheSameTwice", []string{`{"index":0,"id":"p1","function":{"name":"f","arguments":"{}"}}`, `{"index":1,"id":"p1","function":{"name":"f","arguments":"{}"}}`}, `p1 f {}; p1 f {}`},
+		{"KnownIDAtAnotherIndex", []string{`{"index":0,"id":"p1","function":{"name":"f","arguments":"{\"a\""}}`, `{"index":1,"id":"p1","function":{"name":"f","arguments":":1}"}}`}, one},
+		{"BlankBehindTheEnd", []string{`{"index":0,"id":"p1","function":{"name":"f","arguments":"{\"a\":1}"}}`, `{"index":0,"function":{"name":"f","arguments":"\n"}}`}, one + "\n"},
+		{"BracketsInAText", []string{`{"function":{"name":"f","arguments":"{\"a\":\"}\\\"}"}}`, `{"function":{"name":"f","arguments":"\"}"}}`}, ` f {"a":"}\"}"}`},
+		{"EndThatIsNone", []string{`{"function":{"name":"f","arguments":"{1}"}}`, `{"function":{"name":"f","arguments":"{}"}}`}, ` f {1}{}`},
 		{"OneIDForTwo", []string{`{"index":0,"id":"p1","function":{"name":"f","arguments":"{\"a\":1}"}}`, `{"index":1,"id":"p1","function":{"name":"g","arguments":"{\"b\":2}"}}`}, `p1 f {"a":1}; p1 g {"b":2}`},
 		{"NoIDsButIndexes", []string{`{"index":0,"function":{"name":"f","arguments":"{}"}}`, `{"index":1,"function":{"name":"f","arguments":"{}"}}`}, ` f {}; f {}`},
 		{"NeitherIDsNorIndexes", []string{`{"function":{"name":"f","arguments":"{}"}}`, `{"function":{"name":"f","arguments":"{}"}}`, `{"function":{"name":"g","arguments":"{}"}}`}, ` f {}; f {}; g {}`},
@@ -139,5 +146,36 @@ func TestHowItFinished(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestAnAnswerHasALimit(t *testing.T) {
+	t.Parallel()
+	frames := map[string]string{
+		"Text":      `{"choices":[{"delta":{"content":"x"}}]}`,
+		"Reasoning": `{"choices":[{"delta":{"reasoning":"x"}}]}`,
+		"Arguments": `{"choices":[{"delta":{"tool_calls":[{"function":{"name":"f","arguments":"{"}}]}}]}`,
+		"Index":     `{"choices":[{"delta":{"tool_calls":[{"index":7}]}}]}`,
+	}
+	for name, data := range frames {
+		for _, size := range []int{maxAnswer - 200, maxAnswer} {
+			m, err := New(Config{BaseURL: "http://provider.invalid"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			yielded := 0
+			c := &call{model: m, status: 200, acc: accumulator{size: size}, yield: func(stream.Chunk, error) bool { yielded++; return true }}
+			_, err = c.take(frame{data: []byte(data)})
+			if size < maxAnswer {
+				if err != nil {
+					t.Errorf("%s: %v below the limit", name, err)
+				}
+				continue
+			}
+			var me *loop.ModelError
+			if !errors.As(err, &me) || me.Code != "answer_too_long" || me.Retryable || me.Message != "the provider's answer has more than 33554432 bytes of text" || yielded > 0 {
+				t.Errorf("%s: got error %v and %d chunks", name, err, yielded)
+			}
+		}
 	}
 }

@@ -81,7 +81,7 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 // send sends p with nothing added but what the transport needs, which is below
 // it: credentials too.
 func (c *call) send(ctx context.Context, p loop.ProviderRequest) (*http.Response, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.model.url, strings.NewReader(p.Body))
+	r, err := c.model.post(ctx, p.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -121,12 +121,12 @@ func (c *call) failure(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
+	err = withoutURL(err)
 	var p *panicError
 	if errors.As(err, &p) {
 		m.log.Error("the HTTP client panicked", "panic", m.clean(p.Error()), "stack", m.redact(string(p.stack)))
 		return &loop.ModelError{Status: c.status, Code: "client_panic", Message: "the HTTP client broke off: internal error", Err: m.cause(err)}
 	}
-	err = withoutURL(err)
 	return &loop.ModelError{
 		Code: "network_error", Message: "call the provider: " + m.clean(err.Error()), Retryable: true, Err: m.cause(err),
 	}

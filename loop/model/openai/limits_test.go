@@ -32,7 +32,7 @@ func TestSilenceEndsTheCall(t *testing.T) {
 			if me := wantModelError(t, err); me.Code != tt.code || !me.Retryable || !strings.Contains(me.Message, "50ms") || text != tt.text {
 				t.Errorf("got %+v after %q", me, text)
 			}
-			<-f.gone // the connection was given up
+			f.given(t) // the connection was given up
 		})
 	}
 }
@@ -44,7 +44,7 @@ func TestSilenceBehindAFinishIsAWholeAnswer(t *testing.T) {
 	if err != nil || got != "text/1: The total is 42.\nfinish: stop (stop) 0/0" {
 		t.Errorf("got %q and error %v", got, err)
 	}
-	<-f.gone
+	f.given(t)
 }
 
 func TestCancelEndsAStalledCall(t *testing.T) {
@@ -59,12 +59,10 @@ func TestCancelEndsAStalledCall(t *testing.T) {
 			m := f.model(t, openai.Config{FirstByteTimeout: -1, IdleTimeout: -1})
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			start := time.Now()
-			_, err := play(ctx, m, hello())
-			if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > time.Second {
-				t.Errorf("got error %v after %v", err, took)
+			if _, err := play(ctx, m, hello()); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got error %v", err)
 			}
-			<-f.gone
+			f.given(t)
 		})
 	}
 	f := newFake(t)
@@ -85,7 +83,7 @@ func TestAConsumerThatStopsGivesTheConnectionUp(t *testing.T) {
 		}
 		break
 	}
-	<-f.gone
+	f.given(t)
 	chunks := 0
 	for _, err := range m.Stream(t.Context(), hello()) { // to stop at the finish is fine too
 		if err != nil {

@@ -56,7 +56,7 @@ type Config struct {
 // Model is a [loop.ProviderModel] over one provider. It is safe for concurrent
 // use.
 type Model struct {
-	url       string
+	post      func(ctx context.Context, body string) (*http.Request, error)
 	client    *http.Client
 	release   func()
 	redact    func(string) string
@@ -88,7 +88,7 @@ func New(cfg Config) (*Model, error) {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
 	m := &Model{
-		url:       u.JoinPath("chat/completions").String(),
+		post:      poster(u.JoinPath("chat/completions").String()),
 		release:   func() {},
 		redact:    redactor(cfg.APIKey, u),
 		log:       cfg.Logger,

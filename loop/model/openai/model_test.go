@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
+	"net/http"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -150,7 +154,14 @@ func TestWhatCountsAsFinished(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t, playback{body: fixture(t, tt.fixture), end: tt.end})
-			got, err := play(t.Context(), f.model(t, openai.Config{}), hello())
+			cfg := openai.Config{}
+			if tt.end == "reset" { // not by the network, which may lose what came before
+				body := io.MultiReader(strings.NewReader(fixture(t, tt.fixture)), iotest.ErrReader(syscall.ECONNRESET))
+				cfg.HTTPClient = through(func(*http.Request) (*http.Response, error) {
+					return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
+				})
+			}
+			got, err := play(t.Context(), f.model(t, cfg), hello())
 			if err != nil || got != tt.want {
 				t.Errorf("got %q and error %v, want %q", got, err, tt.want)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/model/openai"
+	"github.com/seed-2ca4966b/agentd/loop/model/openai/openaitest"
 )
 
 // TestWhatIsSentIsValidWhateverTheHistoryHolds sends histories that grew over
@@ -81,16 +82,14 @@ func TestWhatIsSentIsValidWhateverTheHistoryHolds(t *testing.T) {
 
 func TestAResultWithoutItsCallIsTheProvidersToRefuse(t *testing.T) {
 	t.Parallel()
-	f := newFake(t)
+	f := fakeProvider{openaitest.Config{MayRefuse: true}.New(t)}
 	req := hello()
-	req.Messages = append(req.Messages, hooks.Message{Role: hooks.RoleTool, Parts: []hooks.Part{{
-		Type: hooks.PartToolResult, ToolResult: &hooks.ToolResult{CallID: "u9", Content: "r"},
-	}}})
+	req.Messages = append(req.Messages, toolResult("u9", "r"))
 	_, err := play(t.Context(), f.model(t, openai.Config{}), req)
 	if me := wantModelError(t, err); me.Status != 400 || me.Retryable || me.Code != "invalid_request_error" {
 		t.Errorf("got %+v", me)
 	}
-	if r := f.refused(); len(r) != 1 || r[0] != `messages[1]: tool_call_id "u9" answers no call` {
-		t.Errorf("the provider refused %q", r)
+	if r := f.Refusals(); len(r) != 1 || r[0].Param != "messages.[1].role" {
+		t.Errorf("the provider refused %+v", r)
 	}
 }

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -39,6 +40,14 @@ func redactor(apiKey string, base *url.URL) func(string) string {
 		text = replacer.Replace(text)
 		text = keyShaped.ReplaceAllLiteralString(text, "sk-…redacted")
 		return userInfo.ReplaceAllLiteralString(text, "://…@")
+	}
+}
+
+// poster returns a function that makes the request of a call. It holds the
+// URL, whose query may have a key.
+func poster(url string) func(context.Context, string) (*http.Request, error) {
+	return func(ctx context.Context, body string) (*http.Request, error) {
+		return http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	}
 }
 

@@ -50,6 +50,7 @@ func TestExactlyWhatWasDecidedIsSent(t *testing.T) {
 			}
 			want := http.Header{
 				"Authorization": {auth}, "Content-Type": {"application/json; x=1"}, "X-Trace-Id": {"7"}, "Content-Length": {fmt.Sprint(len(body))},
+				"Host": {strings.TrimSuffix(strings.TrimPrefix(f.URL, "http://"), "/v1")},
 			}
 			if fmt.Sprint(sent.header) != fmt.Sprint(want) {
 				t.Errorf("sent %v, want %v", sent.header, want)
@@ -89,7 +90,7 @@ func TestTheBeginningOfAnAnswerIsToldBeforeItsBody(t *testing.T) {
 				t.Errorf("got %q and error %v, want the callback's error as it is", got, err)
 			}
 			if name == "Stalled" {
-				<-f.gone
+				f.given(t)
 			}
 		})
 	}

@@ -109,7 +109,7 @@ func (l *lineReader) next() (line []byte, whole bool, err error) {
 				continue
 			}
 		}
-		end := bytes.IndexAny(l.rest, "\r\n")
+		end := lineEnd(l.rest)
 		part := l.rest
 		if end >= 0 {
 			part = l.rest[:end]
@@ -127,6 +127,19 @@ func (l *lineReader) next() (line []byte, whole bool, err error) {
 		l.rest = l.rest[end+1:]
 		return l.firstWithoutMark(), true, nil
 	}
+}
+
+// lineEnd is the index of the first CR or LF, -1 if there is none, as
+// bytes.IndexAny finds it a byte at a time.
+func lineEnd(text []byte) int {
+	lf := bytes.IndexByte(text, '\n')
+	if lf >= 0 {
+		text = text[:lf]
+	}
+	if cr := bytes.IndexByte(text, '\r'); cr >= 0 {
+		return cr
+	}
+	return lf
 }
 
 func (l *lineReader) fill() {

@@ -114,7 +114,6 @@ func TestWhatIsNoAnswerIsAFailure(t *testing.T) {
 		{"PartsOfAnotherKind", chunk(`{"delta":{"content":[7]}}`), "malformed_stream", "the provider sent a frame that is not a chunk", true},
 		{"ThinkingOfAnotherKind", chunk(`{"delta":{"content":[{"thinking":[7]}]}}`), "malformed_stream", "the provider sent a frame that is not a chunk", true},
 		{"TooManyCalls", call(manyCalls(1001)), "too_many_calls", "the provider's answer has more than 1000 tool calls", false},
-		{"TooLong", strings.Repeat(text(strings.Repeat("x", 3<<20)), 11) + stop, "answer_too_long", "the provider's answer has more than 33554432 bytes of text", false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
