@@ -17,6 +17,12 @@ type Rules struct {
 	// RefuseNullContent refuses the content null beside tool calls; that it is
 	// absent is allowed then, too.
 	RefuseNullContent bool
+	// WantContent refuses answers without content, also beside tool calls,
+	// where an empty text is what it wants.
+	WantContent bool
+	// WantReasoning refuses calls that come back without the reasoning that
+	// led to them.
+	WantReasoning bool
 	// Alternate refuses what templates and providers in the manner of
 	// Anthropic refuse: two user messages or two answers in a row, a system
 	// message that is not the first, a history that does not begin with a user
@@ -33,7 +39,7 @@ var (
 		"frequency_penalty", "presence_penalty", "logit_bias", "logprobs", "top_logprobs", "service_tier", "verbosity",
 		"modalities", "prediction", "audio", "web_search_options", "prompt_cache_key", "safety_identifier",
 	}
-	messageFields = []string{"role", "content", "name", "refusal", "audio", "tool_calls", "tool_call_id"}
+	messageFields = []string{"role", "content", "name", "refusal", "audio", "tool_calls", "tool_call_id", "reasoning_content"}
 	toolName      = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 )
 
@@ -182,12 +188,15 @@ func (rules Rules) checkMessage(i int, m Message) *Refusal {
 	switch m.Role {
 	case "assistant":
 		absent := len(m.Content) == 0 || string(m.Content) == null
+		calls := len(m.ToolCalls) > 0
 		switch {
 		case m.ToolCalls != nil && len(m.ToolCalls) == 0:
 			return invalid(at(i, "tool_calls"), "a list of calls must not be empty")
 		case rules.RefuseNullContent && string(m.Content) == null:
 			return invalid(at(i, "content"), "the content must not be null")
-		case absent && len(m.ToolCalls) > 0:
+		case rules.WantReasoning && calls && m.ReasoningContent == "":
+			return invalid(at(i, "reasoning_content"), "calls need the reasoning that led to them")
+		case rules.WantContent && calls && string(m.Content) == `""`, absent && calls && !rules.WantContent:
 			return nil
 		}
 	case "user", "system", "developer":

@@ -128,12 +128,16 @@ func TestWhatSomeProvidersRefuse(t *testing.T) {
 	nulls := openaitest.Rules{RefuseNullContent: true}
 	alternating := openaitest.Rules{Alternate: true}
 	known := openaitest.Rules{RefuseUnknownFields: true}
+	contents := openaitest.Rules{WantContent: true}
 	const system = `{"role":"system","content":"be kind"}`
 	for name, tt := range map[string]struct {
 		rules                openaitest.Rules
 		body, param, message string
 	}{
 		"NullBesideCalls":      {nulls, messages(user, `{"role":"assistant","content":null,"tool_calls":[`+callA+`]}`, result("a")), "messages.[1].content", "must not be null"},
+		"NullBesideCallsAgain": {contents, messages(user, `{"role":"assistant","content":null,"tool_calls":[`+callA+`]}`, result("a")), "messages.[1].content", "needs content"},
+		"NoContentBesideCalls": {contents, messages(user, calls(callA), result("a")), "messages.[1].content", "needs content"},
+		"CallsWithoutThought":  {openaitest.Rules{WantReasoning: true}, messages(user, calls(callA), result("a")), "messages.[1].reasoning_content", "need the reasoning"},
 		"TwoUsers":             {alternating, messages(user, user), "messages", "alternate"},
 		"TwoAnswers":           {alternating, messages(user, answer, answer, user), "messages", "alternate"},
 		"AnswerFirst":          {alternating, messages(answer, user), "messages", "first message"},
@@ -176,6 +180,13 @@ func TestWhatNobodyRefuses(t *testing.T) {
 			}
 		})
 	}
+	t.Run("EmptyBesideCallsWhereContentIsWanted", func(t *testing.T) {
+		t.Parallel()
+		body := messages(user, `{"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[`+callA+`]}`, result("a"))
+		if _, got := send(t, openaitest.Rules{WantContent: true, WantReasoning: true}, body); got.status != http.StatusOK {
+			t.Errorf("answered %d: %s", got.status, got.text)
+		}
+	})
 	t.Run("NullBesideCalls", func(t *testing.T) {
 		t.Parallel()
 		body := messages(user, `{"role":"assistant","content":null,"tool_calls":[`+callA+`]}`, result("a"))

@@ -65,6 +65,9 @@ type Message struct {
 	Content    json.RawMessage
 	ToolCalls  []ToolCall `json:"tool_calls"`
 	ToolCallID string     `json:"tool_call_id"`
+	// ReasoningContent is what an answer was thought out with, for providers
+	// that want it back.
+	ReasoningContent string `json:"reasoning_content"`
 }
 
 // Text returns the message's text, with its parts joined.
