@@ -56,7 +56,7 @@ func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c 
 	case CallApproved:
 		tool, ok := agent.tool(c.Name)
 		if !ok {
-			d.add(r.refused(nil, false, c))
+			d.add(r.refused(d, nil, false, c))
 			return nil, nil
 		}
 		if agent.permission(c.Name) == PermissionDeny {
@@ -90,7 +90,7 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 		ok = false
 	}
 	if !ok || validate(tool, c) != nil {
-		d.add(r.refused(tool, ok, c))
+		d.add(r.refused(d, tool, ok, c))
 		return nil, nil
 	}
 	mode := agent.permission(c.Name)

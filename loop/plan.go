@@ -167,7 +167,7 @@ func (p planner) nextTurn(r Run) step {
 }
 
 // refused is the result of a call that no gate is asked about.
-func (r *runner) refused(tool Tool, ok bool, c Call) event.ToolResult {
+func (r *runner) refused(d *draft, tool Tool, ok bool, c Call) event.ToolResult {
 	res := event.ToolResult{CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, IsError: true}
 	if !ok {
 		res.Reason, res.Content = hooks.ReasonUnknownTool, "There is no tool called "+event.Shorten(c.Name, 80)+". Nothing was run."
@@ -176,7 +176,7 @@ func (r *runner) refused(tool Tool, ok bool, c Call) event.ToolResult {
 	if !json.Valid([]byte(c.final())) {
 		// Never repaired: what is missing is not for us to make up.
 		res.Reason, res.Content = hooks.ReasonInvalidArguments, "The arguments are not whole JSON, so nothing was run. Send the call again with complete arguments."
-		if t, _ := r.run().Turn(); t.Finish == stream.FinishLength {
+		if t, _ := d.run().Turn(); t.Finish == stream.FinishLength {
 			res.Content = "The arguments were cut off by the output limit, so nothing was run. Send the call again with shorter arguments."
 		}
 		return res

@@ -193,6 +193,25 @@ func TestNothingRunsWithoutAToolOrValidArguments(t *testing.T) {
 	}
 }
 
+func TestACallThatTheOutputLimitCutIsToldSo(t *testing.T) {
+	t.Parallel()
+	ran := looptest.Tool{Name: "look", Run: func(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
+		t.Error("the tool was entered")
+		return loop.ToolOutput{}, nil
+	}}
+	model := looptest.Answers(
+		looptest.Answer(looptest.ToolCall("p", "look", `{"a": "x`), looptest.Finish(stream.FinishLength)),
+		looptest.Answer(looptest.Text("done"), looptest.Finish(stream.FinishStop)),
+	)
+	b := looptest.NewBench(looptest.NewLog(), strict(t, model), ran)
+	id := b.Session(t)
+	b.Advance(t, b.Start(t, id, "hi"))
+	_, s := checked(t, b, id)
+	if got := results(s); len(got) != 1 || got[0].Reason != hooks.ReasonInvalidArguments || !strings.Contains(got[0].Content, "cut off by the output limit") {
+		t.Errorf("results %+v; want one that names the output limit", got)
+	}
+}
+
 func TestOutputAboveTheLimitIsCutAndItsDigestIsOfTheWhole(t *testing.T) {
 	t.Parallel()
 	raw := strings.Repeat("🙂", 300_000)

@@ -103,6 +103,7 @@ func (x *exchange) held(h *Hold) bool {
 // leave closes the connection.
 func (x *exchange) leave() {
 	if tcp, ok := x.conn.(*net.TCPConn); ok && x.reset {
+		delivered(tcp)       // a reset throws away what is still on its way
 		_ = tcp.SetLinger(0) // closing then resets
 	}
 	x.conn.Close()
