@@ -355,6 +355,7 @@ func TestImportRules(t *testing.T) {
 		{"api/sse/a.go", local("api"), false},
 		{"api/sse/a.go", local("api/gen/agentd/v1"), false},
 		{"api/sse/a.go", local("api/aisdk"), true},
+		{"api/client/a.go", local("api/gen/agentd/v1"), false},
 		{"cmd/agentd/a.go", connect, false},
 		{"cmd/agentd/a.go", local("store/pgembed"), false},
 		{"cmd/agentd/a.go", local("store/storetest"), true},

@@ -26,18 +26,17 @@ type approvalsListCmd struct {
 
 // Run prints what is open.
 func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
-	c, err := cmd.client()
+	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
 	request := &agentdv1.ListApprovalsRequest{}
 	if cmd.Session != "" {
-		if request.SessionId, err = c.session(ctx, cmd.Session, false); err != nil {
+		if request.SessionId, err = findSession(ctx, c, cmd.Session, false); err != nil {
 			return err
 		}
 	}
-	open, err := c.openApprovals(ctx, request)
+	open, err := openApprovals(ctx, c, request)
 	if err != nil {
 		return err
 	}
@@ -58,21 +57,15 @@ type approvalsShowCmd struct {
 
 // Run prints one approval.
 func (cmd approvalsShowCmd) Run(ctx context.Context, streams *std) error {
-	c, err := cmd.client()
+	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
-	a, err := c.approval(ctx, cmd.ID)
+	a, err := c.GetApproval(ctx, cmd.ID)
 	if err != nil {
 		return err
 	}
 	return printApproval(streams.out, a)
-}
-
-func (c *client) approval(ctx context.Context, id string) (*agentdv1.Approval, error) {
-	response, err := call(ctx, c, c.approvals.GetApproval, &agentdv1.GetApprovalRequest{ApprovalId: id})
-	return response.GetApproval(), err
 }
 
 func printApproval(out io.Writer, a *agentdv1.Approval) error {
@@ -129,16 +122,15 @@ func (cmd denyCmd) Run(ctx context.Context, streams *std) error {
 
 // answer says what it answered to: the answer holds for these arguments alone.
 func (f answerFlags) answer(ctx context.Context, streams *std, approve bool) error {
-	c, err := f.client()
+	c, err := f.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
-	a, err := c.approval(ctx, f.ID)
+	a, err := c.GetApproval(ctx, f.ID)
 	if err != nil {
 		return err
 	}
-	if a, err = c.decide(ctx, a, approve, f.Reason); err != nil {
+	if a, err = decide(ctx, c, a, approve, f.Reason); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(streams.out, "%s: %s %s\n", approvalWord(a.GetStatus()), printable(a.GetToolName()), printable(a.GetArguments()))

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/seed-2ca4966b/agentd/api/client"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -27,19 +28,21 @@ func (cmd chatCmd) Run(ctx context.Context, io *std) error {
 	if err != nil {
 		return err
 	}
-	if c.log, err = cmd.logger(io.err, slog.LevelWarn); err != nil {
+	talk := &conversation{client: c, agent: cmd.Agent}
+	if talk.log, err = cmd.logger(io.err, slog.LevelWarn); err != nil {
 		return err
 	}
 	terminal := asTerminal(io)
 	if terminal == nil {
-		return cmd.pipe(ctx, c, io)
+		talk.client = c.With(tellOutages(io.err, cmd.Patience))
+		return cmd.pipe(ctx, talk, io)
 	}
-	return cmd.terminal(ctx, c, terminal)
+	return cmd.terminal(ctx, talk, terminal)
 }
 
 // open finds or makes the session, unless the person does not want to wait for
 // it.
-func (cmd chatCmd) open(ctx context.Context, c *client, interrupts <-chan struct{}) (*conversation, error) {
+func (cmd chatCmd) open(ctx context.Context, talk *conversation, interrupts <-chan struct{}) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	joined := make(chan struct{})
 	go func() {
@@ -54,11 +57,8 @@ func (cmd chatCmd) open(ctx context.Context, c *client, interrupts <-chan struct
 		cancel()
 		<-joined
 	}()
-	id, err := c.session(ctx, cmd.Session, true)
-	if err != nil {
-		return nil, orInterrupted(err)
-	}
-	return &conversation{client: c, sessionID: id, agent: cmd.Agent}, nil
+	talk.sessionID, err = findSession(ctx, talk.client, cmd.Session, true)
+	return orInterrupted(err)
 }
 
 // terminal is a person at a terminal.
@@ -114,7 +114,7 @@ func terminated() (<-chan os.Signal, func()) {
 
 // refused reports whether an error is about one message: the next one may do.
 func refused(err error) bool {
-	reason := reasonOf(err).GetReason()
+	reason := client.ReasonOf(err)
 	return reason == "invalid_argument" || reason == "input_blocked"
 }
 

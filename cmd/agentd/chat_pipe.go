@@ -17,14 +17,12 @@ import (
 // pipe sends each line of the input as a message, in turn, and prints the
 // answers. What is printed of a run is the text of its assistant.completed
 // events, byte for byte, and a line break.
-func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
+func (cmd chatCmd) pipe(ctx context.Context, talk *conversation, streams *std) error {
 	say := func(format string, args ...any) { fmt.Fprintf(streams.err, format+"\n", args...) }
-	c.tellOutages(streams.err)
 	interrupts, release := interruptions()
 	defer release()
 	input := bufio.NewReader(streams.in)
 	next := asker(func() (string, error) { return input.ReadString('\n') })
-	var talk *conversation
 	failed := false
 	for more := true; more; {
 		var l line
@@ -41,9 +39,8 @@ func (cmd chatCmd) pipe(ctx context.Context, c *client, streams *std) error {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		if talk == nil {
-			var err error
-			if talk, err = cmd.open(ctx, c, interrupts); err != nil {
+		if talk.sessionID == "" {
+			if err := cmd.open(ctx, talk, interrupts); err != nil {
 				return err
 			}
 			say("session %s", talk.sessionID)

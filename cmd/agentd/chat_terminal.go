@@ -9,13 +9,14 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/seed-2ca4966b/agentd/api/client"
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // terminal holds the conversation of a person.
-func (cmd chatCmd) terminal(ctx context.Context, c *client, t *terminal) error {
+func (cmd chatCmd) terminal(ctx context.Context, talk *conversation, t *terminal) error {
 	// Whatever happens in between, the shell gets its terminal back.
 	before, err := term.GetState(int(t.in.Fd()))
 	if err != nil {
@@ -27,7 +28,7 @@ func (cmd chatCmd) terminal(ctx context.Context, c *client, t *terminal) error {
 	stop, ignore := terminated()
 	defer ignore()
 	done := make(chan error, 1)
-	go func() { done <- cmd.talk(ctx, c, t) }()
+	go func() { done <- cmd.talk(ctx, talk, t) }()
 	select {
 	case err := <-done:
 		return err
@@ -37,14 +38,12 @@ func (cmd chatCmd) terminal(ctx context.Context, c *client, t *terminal) error {
 	}
 }
 
-func (cmd chatCmd) talk(ctx context.Context, c *client, t *terminal) error {
+func (cmd chatCmd) talk(ctx context.Context, talk *conversation, t *terminal) error {
 	interrupts, release := interruptions()
 	defer release()
 	s := &screen{out: t.out, size: t.size}
-	c.away = func() { s.setStatus(fmt.Sprintf("the server is away, waiting up to %s…", c.patience)) }
-	c.back = s.clearStatus
-	talk, err := cmd.open(ctx, c, interrupts)
-	if err != nil {
+	talk.client = talk.client.With(client.WithOutage(func() { s.setStatus(sayAway(cmd.Patience)) }, s.clearStatus))
+	if err := cmd.open(ctx, talk, interrupts); err != nil {
 		s.begin()
 		return err
 	}

@@ -53,5 +53,5 @@ func runCommand(ctx context.Context, args []string, io *std) error {
 	case err != nil:
 		return &exitError{code: exitUsage, err: fmt.Errorf("%w (agentd --help lists what there is)", err)}
 	}
-	return aboutDatabase(parsed.Run())
+	return aboutServer(aboutDatabase(parsed.Run()))
 }

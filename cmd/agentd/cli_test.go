@@ -4,15 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
-	"syscall"
 	"testing"
-
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
-
-	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 )
 
 func TestHelp(t *testing.T) {
@@ -56,34 +49,6 @@ func TestExitCode(t *testing.T) {
 	}
 	if got := (&exitError{code: 3}).Error(); got != "exit code 3" {
 		t.Error(got)
-	}
-}
-
-func TestWhichErrorsPass(t *testing.T) {
-	t.Parallel()
-	_, notUTF8 := proto.Marshal(&agentdv1.StartRunRequest{Text: "\xff"})
-	for err, want := range map[error]bool{
-		errors.New("not of a call"):                                                                                         false,
-		connect.NewError(connect.CodeUnauthenticated, nil):                                                                  false,
-		connect.NewError(connect.CodeUnimplemented, nil):                                                                    false,
-		connect.NewError(connect.CodeUnavailable, nil):                                                                      true,
-		connect.NewError(connect.CodeInvalidArgument, nil):                                                                  true, // a broken connection, not an answer
-		connect.NewError(connect.CodeInternal, nil):                                                                         false,
-		connect.NewError(connect.CodeUnknown, errors.New(`invalid content-type: "text/html"`)):                              false, // no agentd
-		connect.NewError(connect.CodeInternal, fmt.Errorf("marshal message: %w", notUTF8)):                                  false,
-		connect.NewError(connect.CodeInternal, fmt.Errorf("protocol error: %w", io.ErrUnexpectedEOF)):                       true,
-		connect.NewError(connect.CodeInternal, io.EOF):                                                                      true,
-		connect.NewError(connect.CodeUnknown, fmt.Errorf("read message: %w", syscall.ECONNRESET)):                           true,
-		connect.NewError(connect.CodeInternal, errors.New("stream error: stream ID 1; INTERNAL_ERROR; received from peer")): true,
-		connect.NewWireError(connect.CodeUnknown, nil):                                                                      true,
-		connect.NewWireError(connect.CodeInvalidArgument, errors.New("x")):                                                  false,
-		connect.NewWireError(connect.CodeOutOfRange, errors.New("x")):                                                       false,
-		connect.NewWireError(connect.CodeInternal, errors.New("x")):                                                         true,
-		connect.NewWireError(connect.CodeAborted, errors.New("x")):                                                          true,
-	} {
-		if got := passes(err); got != want {
-			t.Errorf("passes(%v) = %v", err, got)
-		}
 	}
 }
 

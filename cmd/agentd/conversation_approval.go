@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"iter"
 	"slices"
 
+	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -33,7 +35,7 @@ func (c *conversation) attend(ctx context.Context, runID string, after uint64, v
 // settle asks about each approval of the run that is open, in the order of the
 // calls. It returns false if there was none.
 func (c *conversation) settle(ctx context.Context, runID string, v view) (asked bool, err error) {
-	open, err := c.openApprovals(ctx, &agentdv1.ListApprovalsRequest{RunId: runID})
+	open, err := openApprovals(ctx, c.client, &agentdv1.ListApprovalsRequest{RunId: runID})
 	if err != nil {
 		return false, err
 	}
@@ -42,9 +44,9 @@ func (c *conversation) settle(ctx context.Context, runID string, v view) (asked 
 		if err != nil {
 			return true, err
 		}
-		_, err = c.decide(ctx, a, approve, "")
-		switch reason := reasonOf(err).GetReason(); {
-		case reason == "already_decided":
+		_, err = decide(ctx, c.client, a, approve, "")
+		switch {
+		case client.ReasonOf(err) == "already_decided":
 			v.late(err)
 		case err != nil:
 			return true, err
@@ -53,32 +55,33 @@ func (c *conversation) settle(ctx context.Context, runID string, v view) (asked 
 	return len(open) > 0, nil
 }
 
-// openApprovals returns all pages of what is open, the oldest first.
-func (c *client) openApprovals(ctx context.Context, request *agentdv1.ListApprovalsRequest) ([]*agentdv1.Approval, error) {
+// openApprovals returns all that is open, the oldest first.
+func openApprovals(ctx context.Context, c *client.Client, request *agentdv1.ListApprovalsRequest) ([]*agentdv1.Approval, error) {
 	request.PendingOnly, request.PageSize = true, 100
-	var list []*agentdv1.Approval
-	for {
-		response, err := call(ctx, c, c.approvals.ListApprovals, request)
+	list, err := collect(c.Approvals(ctx, request))
+	slices.Reverse(list)
+	return list, err
+}
+
+// collect returns all of a list.
+func collect[T any](list iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for v, err := range list {
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, response.GetApprovals()...)
-		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
-			slices.Reverse(list)
-			return list, nil
-		}
+		all = append(all, v)
 	}
+	return all, nil
 }
 
-// decide sends an answer that holds for these arguments and no others. It may
-// be sent twice: the same answer is the same.
-func (c *client) decide(ctx context.Context, a *agentdv1.Approval, approve bool, reason string) (*agentdv1.Approval, error) {
+// decide sends an answer that holds for these arguments and no others.
+func decide(ctx context.Context, c *client.Client, a *agentdv1.Approval, approve bool, reason string) (*agentdv1.Approval, error) {
 	decision := agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
 	if approve {
 		decision = agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
 	}
-	response, err := call(ctx, c, c.approvals.DecideApproval, &agentdv1.DecideApprovalRequest{
+	return c.DecideApproval(ctx, &agentdv1.DecideApprovalRequest{
 		ApprovalId: a.GetId(), Decision: decision, Reason: reason, ArgumentsSha256: a.GetArgumentsSha256(),
 	})
-	return response.GetApproval(), err
 }

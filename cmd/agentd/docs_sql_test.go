@@ -195,18 +195,23 @@ func TestRecordColumns(t *testing.T) {
 	}
 }
 
-// TestDocumentedHookIsOneThatCompiles: what docs/hooks.md shows is part of the
-// example of package hooks, which runs.
-func TestDocumentedHookIsOneThatCompiles(t *testing.T) {
+// TestDocumentedGoIsSomeThatCompiles: what the documents show is part of
+// examples, which are compiled, and run if they print.
+func TestDocumentedGoIsSomeThatCompiles(t *testing.T) {
 	t.Parallel()
-	example := document(t, "hooks", "example_test.go")
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(document(t, "docs", "hooks.md"), -1)
-	if len(blocks) != 2 {
-		t.Errorf("%d blocks of Go", len(blocks))
-	}
-	for _, block := range blocks {
-		if !strings.Contains(example, block[1]) {
-			t.Errorf("hooks/example_test.go has nothing like\n%s", block[1])
+	for path, shown := range map[string]struct {
+		by     string
+		blocks int
+	}{"hooks.md": {"hooks", 2}, "api.md": {"api/client", 1}} {
+		example := document(t, shown.by, "example_test.go")
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(document(t, "docs", path), -1)
+		if len(blocks) != shown.blocks {
+			t.Errorf("%s has %d blocks of Go", path, len(blocks))
+		}
+		for _, block := range blocks {
+			if !strings.Contains(example, block[1]) {
+				t.Errorf("%s/example_test.go has nothing like\n%s", shown.by, block[1])
+			}
 		}
 	}
 }

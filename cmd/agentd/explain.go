@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -21,21 +22,19 @@ type explainCmd struct {
 // Run tells what happened in a run, with what was decided at each gate right
 // before what followed from it.
 func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
-	c, err := cmd.client()
+	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
-	response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
+	run, err := c.GetRun(ctx, cmd.ID)
 	if err != nil {
 		return err
 	}
-	run := response.GetRun()
-	events, err := c.eventsOfRun(ctx, run)
+	events, err := eventsOfRun(ctx, c, run)
 	if err != nil {
 		return err
 	}
-	all, err := c.decisions(ctx, run.GetSessionId())
+	all, err := decisions(ctx, c, run.GetSessionId())
 	if err != nil {
 		return err
 	}
@@ -43,24 +42,17 @@ func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
 }
 
 // eventsOfRun are the events of a run without its deltas, as far as it is.
-func (c *client) eventsOfRun(ctx context.Context, run *agentdv1.Run) ([]*agentdv1.Event, error) {
+func eventsOfRun(ctx context.Context, c *client.Client, run *agentdv1.Run) ([]*agentdv1.Event, error) {
 	var list []*agentdv1.Event
-	request := &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), PageSize: 500}
-	for {
-		page, err := call(ctx, c, c.sessions.ListEvents, request)
+	for e, err := range c.Events(ctx, &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), PageSize: 500}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range page.GetEvents() {
-			request.After = e.GetSeq()
-			if e.GetRunId() == run.GetId() && event.Type(e.GetType()) != event.TypeAssistantDelta {
-				list = append(list, e)
-			}
-		}
-		if !page.GetMore() {
-			return list, nil
+		if e.GetRunId() == run.GetId() && event.Type(e.GetType()) != event.TypeAssistantDelta {
+			list = append(list, e)
 		}
 	}
+	return list, nil
 }
 
 // story is a gate and what followed from what was decided there.

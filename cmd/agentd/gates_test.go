@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/alecthomas/kong"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
@@ -94,21 +93,6 @@ func TestAnAnswerSaysWhatMakesItLess(t *testing.T) {
 	}
 	if got := latency(&agentdv1.Decision{LatencyUs: 1500}); got != (1500 * time.Microsecond).String() {
 		t.Errorf("latency %q", got)
-	}
-}
-
-func TestAnAnswerThatCameTooLateIsNotSentAgain(t *testing.T) {
-	t.Parallel()
-	for reason, want := range map[string]bool{"already_decided": false, "conflict": true} {
-		detail, err := connect.NewErrorDetail(&agentdv1.ErrorReason{Reason: reason})
-		if err != nil {
-			t.Fatal(err)
-		}
-		refused := connect.NewError(connect.CodeAborted, errors.New("no"))
-		refused.AddDetail(detail)
-		if passes(refused) != want {
-			t.Errorf("%s passes: %t, want %t", reason, !want, want)
-		}
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +11,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
-	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -43,10 +42,7 @@ func TestOfManyAnswersAtOnceTheFirstHoldsEverywhere(t *testing.T) {
 	here := newStack(t, db, playing(model, tool))
 	there := newStack(t, db, func(p *stackParts) { p.api.APIKey = "k" })
 	here.askingFor("send")
-	clients := []agentdv1connect.ApprovalServiceClient{
-		agentdv1connect.NewApprovalServiceClient(here.client, here.url),
-		agentdv1connect.NewApprovalServiceClient(&http.Client{Transport: bearer{key: "k", next: there.client.Transport}}, there.url),
-	}
+	clients := []*client.Client{here.dial(t), there.dial(t, client.WithAPIKey("k"))}
 	for range 5 {
 		ran.Store(0)
 		j := here.Start(t, here.Session(t), "go")
@@ -121,7 +117,7 @@ type decideAnswer struct {
 	err          error
 }
 
-func decideTogether(t *testing.T, n int, id string, clients []agentdv1connect.ApprovalServiceClient) []decideAnswer {
+func decideTogether(t *testing.T, n int, id string, clients []*client.Client) []decideAnswer {
 	t.Helper()
 	answers := make([]decideAnswer, n)
 	begin := make(chan struct{})
@@ -135,12 +131,7 @@ func decideTogether(t *testing.T, n int, id string, clients []agentdv1connect.Ap
 		}
 		all.Go(func() {
 			<-begin
-			res, err := clients[i%2].DecideApproval(t.Context(), connect.NewRequest(
-				&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision, Reason: a.said}))
-			if err == nil {
-				a.approval = res.Msg.GetApproval()
-			}
-			a.err = err
+			a.approval, a.err = clients[i%2].DecideApproval(t.Context(), &agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision, Reason: a.said})
 		})
 	}
 	close(begin)

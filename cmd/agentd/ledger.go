@@ -9,8 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"connectrpc.com/connect"
-
+	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 )
 
@@ -27,12 +26,11 @@ type ledgerShowCmd struct {
 
 // Run prints the decisions in the order of the ledger.
 func (cmd ledgerShowCmd) Run(ctx context.Context, streams *std) error {
-	c, err := cmd.client()
+	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
-	list, err := c.decisionsOf(ctx, cmd.ID)
+	list, err := decisionsOf(ctx, c, cmd.ID)
 	if err != nil {
 		return err
 	}
@@ -40,30 +38,30 @@ func (cmd ledgerShowCmd) Run(ctx context.Context, streams *std) error {
 }
 
 // decisionsOf takes what a person has at hand: the id of a run or a session.
-func (c *client) decisionsOf(ctx context.Context, name string) ([]*agentdv1.Decision, error) {
+func decisionsOf(ctx context.Context, c *client.Client, name string) ([]*agentdv1.Decision, error) {
 	if looksOurs(name) {
-		run, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: name})
+		run, err := c.GetRun(ctx, name)
 		switch {
 		case err == nil:
-			return c.decisionsOfRun(ctx, run.GetRun())
-		case connect.CodeOf(err) != connect.CodeNotFound:
+			return decisionsOfRun(ctx, c, run)
+		case client.ReasonOf(err) != "not_found":
 			return nil, err
 		}
 	}
-	id, err := c.session(ctx, name, false)
+	id, err := findSession(ctx, c, name, false)
 	if err != nil {
 		return nil, err
 	}
-	return c.decisions(ctx, id)
+	return decisions(ctx, c, id)
 }
 
 // decisionsOfRun are those of the run and those about its message.
-func (c *client) decisionsOfRun(ctx context.Context, run *agentdv1.Run) ([]*agentdv1.Decision, error) {
-	all, err := c.decisions(ctx, run.GetSessionId())
+func decisionsOfRun(ctx context.Context, c *client.Client, run *agentdv1.Run) ([]*agentdv1.Decision, error) {
+	all, err := decisions(ctx, c, run.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
-	events, err := c.eventsOfRun(ctx, run)
+	events, err := eventsOfRun(ctx, c, run)
 	if err != nil {
 		return nil, err
 	}
@@ -83,19 +81,8 @@ func aboutRun(all []*agentdv1.Decision, run *agentdv1.Run, events []*agentdv1.Ev
 }
 
 // decisions are all of a session.
-func (c *client) decisions(ctx context.Context, sessionID string) ([]*agentdv1.Decision, error) {
-	request := &agentdv1.ListDecisionsRequest{Of: &agentdv1.ListDecisionsRequest_SessionId{SessionId: sessionID}, PageSize: 500}
-	var list []*agentdv1.Decision
-	for {
-		response, err := call(ctx, c, c.ledger.ListDecisions, request)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, response.GetDecisions()...)
-		if request.PageToken = response.GetNextPageToken(); request.GetPageToken() == "" {
-			return list, nil
-		}
-	}
+func decisions(ctx context.Context, c *client.Client, sessionID string) ([]*agentdv1.Decision, error) {
+	return collect(c.Decisions(ctx, &agentdv1.ListDecisionsRequest{Of: &agentdv1.ListDecisionsRequest_SessionId{SessionId: sessionID}, PageSize: 500}))
 }
 
 func printDecisions(out io.Writer, list []*agentdv1.Decision) error {

@@ -2,13 +2,12 @@ package main
 
 import (
 	"fmt"
-	"net/http"
 	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
 
-	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
+	"github.com/seed-2ca4966b/agentd/api/client"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -23,12 +22,7 @@ func TestOfManyAnswersToTwoProcessesTheFirstHolds(t *testing.T) {
 	f.add(t, "--roles", "worker")
 	f.env = append(f.env, "AGENTD_API_KEY=k")
 	keyed := f.add(t, "--roles", "api")
-	pool := &http.Transport{}
-	t.Cleanup(pool.CloseIdleConnections)
-	clients := []agentdv1connect.ApprovalServiceClient{
-		agentdv1connect.NewApprovalServiceClient(&http.Client{Transport: pool}, front.url),
-		agentdv1connect.NewApprovalServiceClient(&http.Client{Transport: bearer{key: "k", next: pool}}, keyed.url),
-	}
+	clients := []*client.Client{dial(t, front.url), dial(t, keyed.url, client.WithAPIKey("k"))}
 	winners := map[string]int{}
 	for i := range kills()/3 + 2 {
 		session := newSession(t, front)

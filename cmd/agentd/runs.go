@@ -24,40 +24,37 @@ type runsCmd struct {
 
 // Run prints runs, the newest first.
 func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
-	c, err := cmd.client()
+	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
 	}
-	c.tellOutages(streams.err)
 	if cmd.ID != "" {
-		response, err := call(ctx, c, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: cmd.ID})
+		run, err := c.GetRun(ctx, cmd.ID)
 		if err != nil {
 			return err
 		}
-		return printRun(streams.out, response.GetRun())
+		return printRun(streams.out, run)
 	}
 	if cmd.Limit < 1 {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d lists nothing: give a positive number", cmd.Limit)}
 	}
 	request := &agentdv1.ListRunsRequest{}
 	if cmd.Session != "" {
-		if request.SessionId, err = c.session(ctx, cmd.Session, false); err != nil {
+		if request.SessionId, err = findSession(ctx, c, cmd.Session, false); err != nil {
 			return err
 		}
 	}
+	request.PageSize = int32(min(cmd.Limit, 100))
 	var list []*agentdv1.Run
-	for {
-		request.PageSize = int32(min(cmd.Limit-len(list), 100))
-		response, err := call(ctx, c, c.runs.ListRuns, request)
+	for run, err := range c.Runs(ctx, request) {
 		if err != nil {
 			return err
 		}
-		list = append(list, response.GetRuns()...)
-		request.PageToken = response.GetNextPageToken()
-		if request.GetPageToken() == "" || len(list) >= cmd.Limit {
-			return printRuns(streams.out, list)
+		if list = append(list, run); len(list) == cmd.Limit {
+			break
 		}
 	}
+	return printRuns(streams.out, list)
 }
 
 // longestField is more than agentd writes, and less than would fill a screen.

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-2ca4966b/agentd/api"
+	"github.com/seed-2ca4966b/agentd/api/client"
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -111,6 +112,24 @@ func newStack(t *testing.T, db *storetest.DB, options ...stackOption) *stack {
 	})
 	t.Cleanup(s.stop)
 	return s
+}
+
+// dial returns a client of the stack's.
+func (s *stack) dial(t *testing.T, options ...client.Option) *client.Client {
+	t.Helper()
+	return dial(t, s.url, append([]client.Option{client.WithHTTPClient(s.client)}, options...)...)
+}
+
+// dial returns a client whose connections end with the test.
+func dial(t *testing.T, url string, options ...client.Option) *client.Client {
+	t.Helper()
+	pool := &http.Transport{}
+	t.Cleanup(pool.CloseIdleConnections)
+	c, err := client.New(url, append([]client.Option{client.WithHTTPClient(&http.Client{Transport: pool})}, options...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // again stops the stack and starts another one in its place.

@@ -1,0 +1,126 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// Watch yields the events of a session above a cursor, and goes on with those
+// that follow: each once and in order, without a hole, over as many connections
+// as it takes. The cursor is the seq of an event, 0 for all; one above the last
+// event is refused with cursor_ahead.
+//
+// It ends when the loop over it does, or with an error, which is the last that
+// is yielded: that of ctx, an [Error] that would come again (the session was
+// deleted), or an [AwayError] if there is a patience. Whoever wants to go on then
+// has the seq of the last event. Leaving never touches a run.
+func (c *Client) Watch(ctx context.Context, sessionID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
+	return c.watch(ctx, c.stream(), sessionID, after)
+}
+
+// WatchRun is Watch for the events of one run, and ends behind the run's last
+// one, without an error. Nothing is yielded if the cursor is there already.
+func (c *Client) WatchRun(ctx context.Context, runID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
+	return func(yield func(*agentdv1.Event, error) bool) {
+		o := c.stream()
+		found, err := persist(ctx, o, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: runID})
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		run := found.GetRun()
+		// A run that had not ended by then has its last event above any cursor
+		// that there was. One that had may have it below, and then a stream would
+		// wait for ever.
+		events := c.watch(ctx, o, run.GetSessionId(), after)
+		if run.GetEndedAt() != nil {
+			events = c.events(ctx, o, &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), After: after, PageSize: eventsPage})
+		}
+		for e, err := range events {
+			if err == nil && e.GetRunId() != run.GetId() {
+				continue
+			}
+			if !yield(e, err) || err != nil || ends(e) {
+				return
+			}
+		}
+	}
+}
+
+// eventsPage is the most that the server gives at once.
+const eventsPage = 500
+
+// ends reports whether the event is the last one of a run.
+func ends(e *agentdv1.Event) bool {
+	switch event.Type(e.GetType()) {
+	case event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Client) stream() *outage { return &outage{Client: c, forever: c.patience == 0} }
+
+func (c *Client) watch(ctx context.Context, o *outage, sessionID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
+	return func(yield func(*agentdv1.Event, error) bool) {
+		after := after // a second loop starts where the first did
+		for {
+			left := false
+			err := c.connection(ctx, sessionID, after, func(e *agentdv1.Event) bool {
+				o.over()
+				if e.GetSeq() <= after { // a heartbeat has none
+					return true
+				}
+				after = e.GetSeq()
+				left = !yield(e, nil)
+				return !left
+			})
+			if left {
+				return
+			}
+			if err := o.wait(ctx, err); err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+var errStreamEnded = connect.NewError(connect.CodeUnavailable, errors.New("the stream of events has ended"))
+
+// connection hands on what one connection brings, heartbeats included, until
+// handle wants no more or the connection breaks, which is its error.
+func (c *Client) connection(ctx context.Context, sessionID string, after uint64, handle func(*agentdv1.Event) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	quiet := time.AfterFunc(c.silence, cancel)
+	defer quiet.Stop()
+	stream, err := c.sessions.WatchEvents(ctx, connect.NewRequest(&agentdv1.WatchEventsRequest{SessionId: sessionID, After: after}))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		cancel() // or closing would wait for the end of the stream
+		_ = stream.Close()
+	}()
+	for stream.Receive() {
+		// Not while the events are handled: that is no silence of the server's.
+		quiet.Stop()
+		if !handle(stream.Msg().GetEvent()) {
+			return nil
+		}
+		quiet.Reset(c.silence)
+	}
+	if err := stream.Err(); err != nil {
+		return err
+	}
+	return errStreamEnded
+}
