@@ -38,6 +38,13 @@ func TestChainCalledDirectlyGivesItsVerdict(t *testing.T) {
 		hooks.BeforeRunStartResult{Action: transform, System: p("s"), Append: []hooks.HiddenMessage{{Role: hooks.RoleUser, Text: "new"}}, Tools: &[]string{"look", "find", "rm"}})
 	expect(t, "context", alone(t, hooks.TransformContext{}, hooks.TransformContextResult{Action: transform, Messages: &[]hooks.Message{said("a")}}),
 		hooks.TransformContextResult{Action: transform, Messages: &[]hooks.Message{said("a")}})
+	expect(t, "headers", alone(t, headers(), setting(header{"X-A", "1"}, header{"X-Trace-Id", "t-2"}), headersResult{Action: transform, Remove: []string{"Accept"}}),
+		headersResult{Action: transform, Set: []header{{"X-A", "1"}, {"X-Trace-Id", "t-2"}}, Remove: []string{"Accept"}})
+	expect(t, "headers left alone", alone(t, headers(), headersResult{Action: hooks.ActionContinue}), headersResult{Action: hooks.ActionContinue})
+	expect(t, "body", alone(t, request(`{}`), sending(`{"a":1}`), sending(`{"a":2}`)), sending(`{"a":2}`))
+	expect(t, "body refused", alone(t, request(`{}`), sending(`{"a":1}`), requestResult{Action: hooks.ActionBlock}), requestResult{Action: hooks.ActionBlock})
+	expect(t, "answer", alone(t, response(), hooks.AfterProviderResponseResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "c"}}),
+		hooks.AfterProviderResponseResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "c"}})
 	expect(t, "call", alone(t, zone("-"), callResult{Action: transform, Arguments: p("x")}, callResult{Action: hooks.ActionContinue}),
 		callResult{Action: transform, Arguments: p("x")})
 	expect(t, "execute", alone(t, hooks.BeforeExecute{}, hooks.BeforeExecuteResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "c"}}),

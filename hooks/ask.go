@@ -104,6 +104,8 @@ type taken struct {
 	answer  answer
 	changes []change
 	failure *Failure
+	// own says that the failure is told in the hook's own words.
+	own bool
 }
 
 func (s *asking[In, Out]) ask(ctx context.Context, index int, h hook[In, Out]) error {
@@ -121,7 +123,7 @@ func (s *asking[In, Out]) ask(ctx context.Context, index int, h hook[In, Out]) e
 
 	var t taken
 	if err != nil {
-		t.failure = failureOf(err)
+		t.failure, t.own = failureOf(err), true
 	} else {
 		t = s.take(h.Registration, out)
 	}
@@ -206,8 +208,8 @@ func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
 	if f := t.failure; f != nil {
 		d.Action, d.Outcome, d.ReasonCode = s.rules.closed, f.Outcome, f.code()
 		d.Payload.Reason = shorten(cleanText(f.Error()), maxFailureText)
-		if r.Redacting {
-			// What it stumbled over may be what it was to take out.
+		if r.Redacting || t.own && s.rules.discreet {
+			// What it stumbled over may be what it was to take out, or to set.
 			d.Payload.Reason = string(f.Outcome)
 		}
 		reason = f.shown(r.ID)

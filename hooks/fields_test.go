@@ -70,6 +70,16 @@ func TestEachGateChangesItsFieldsAndSaysWhich(t *testing.T) {
 	expect(t, "context", []any{len(model.Value.Messages), modelRow.FieldsChanged, modelRow.Payload.Patch},
 		[]any{0, []string{"messages"}, `[{"op":"remove","path":"/messages/0"}]`})
 
+	head, headRow := changed(t, headers(), headersResult{Action: hooks.ActionTransform, Set: []header{{"X-A", "1"}}, Remove: []string{"Accept", "Content-Type", "X-Trace-Id"}})
+	expect(t, "headers", []any{head.Value.Headers, headRow.FieldsChanged, headRow.Gate}, []any{[]header{{"X-A", "1"}}, []string{"headers"}, hooks.GateBeforeProviderHeaders})
+
+	body, bodyRow := changed(t, request(`{"n":1}`), sending(`{"n":2}`))
+	expect(t, "body", []any{body.Value, bodyRow.FieldsChanged, bodyRow.Payload.Patch, bodyRow.Gate},
+		[]any{request(`{"n":2}`), []string{"body"}, `[{"op":"replace","path":"/body/n","value":2}]`, hooks.GateBeforeProviderRequest})
+
+	answer, answerRow := changed(t, response(), hooks.AfterProviderResponseResult{Action: hooks.ActionBlock})
+	expect(t, "answer", []any{answer.Action, len(answerRow.FieldsChanged), answerRow.Gate}, []any{hooks.ActionBlock, 0, hooks.GateAfterProviderResponse})
+
 	_, callRow := changed(t, zone("-"), callResult{Action: hooks.ActionTransform, Arguments: p("<UTC>"), Annotations: map[string]string{"b": "2", "a": "<1>"}})
 	expect(t, "call", []any{callRow.FieldsChanged, callRow.Payload.Patch, callRow.Payload.Annotations},
 		[]any{[]string{"arguments"}, `[{"op":"replace","path":"/call/arguments","value":"<UTC>"}]`, `{"a":"<1>","b":"2"}`})

@@ -63,6 +63,9 @@ type gateRules struct {
 	replyLimit int
 	// policy is that of a hook which names none.
 	policy FailurePolicy
+	// discreet keeps what a hook says when it fails out of the ledger: it may
+	// be a value that is never stored.
+	discreet bool
 }
 
 const (
@@ -74,7 +77,7 @@ var rulesOf = map[Gate]gateRules{
 	GateBeforeInput:           rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionHandled),
 	GateBeforeRunStart:        rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform),
 	GateTransformContext:      rules(ActionBlock, messagesReplyLimit, ActionContinue, ActionTransform),
-	GateBeforeProviderHeaders: rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform),
+	GateBeforeProviderHeaders: discreet(rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform)),
 	GateBeforeProviderRequest: rules(ActionBlock, messagesReplyLimit, ActionContinue, ActionTransform),
 	GateAfterProviderResponse: failsOpen(rules(ActionBlock, textReplyLimit, ActionContinue)),
 	GateBeforeToolCall:        rules(ActionBlock, textReplyLimit, ActionContinue, ActionTransform, ActionAsk, ActionTerminate),
@@ -92,6 +95,11 @@ func rules(closed Action, replyLimit int, others ...Action) gateRules {
 
 func failsOpen(r gateRules) gateRules {
 	r.policy = FailOpen
+	return r
+}
+
+func discreet(r gateRules) gateRules {
+	r.discreet = true
 	return r
 }
 

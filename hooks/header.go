@@ -63,51 +63,64 @@ func checkHeaderName(name string) error {
 			return errHeaderName
 		}
 	}
-	if n := textproto.CanonicalMIMEHeaderKey(name); reserved[n] || strings.HasPrefix(n, "Proxy-") {
+	// Some servers read an underscore as a hyphen.
+	if n := textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-")); reserved[n] || strings.HasPrefix(n, "Proxy-") {
 		return fmt.Errorf("header %s belongs to the transport or carries credentials: hooks may not change it", n)
 	}
 	return nil
 }
 
-// changeHeaders is headers with what a hook wants of them. What differs is
-// told by name, without the value.
+// changeHeaders is headers with what a hook wants of them: first names are
+// removed, then set, and of two values for one name the last holds. What
+// differs is told by name, without the value.
 func changeHeaders(headers, set []Header, remove []string) ([]Header, []change, error) {
 	out := slices.Clone(headers)
-	var changes []change
-	at := func(name string) (int, bool) {
-		return slices.BinarySearchFunc(out, name, func(h Header, name string) int { return strings.Compare(h.Name, name) })
-	}
-	note := func(op, name string) {
-		changes = append(changes, change{field: "headers", op: op, path: "/headers/" + escapePointer(name), untold: true})
-	}
 	for _, name := range remove {
 		if err := checkHeaderName(name); err != nil {
 			return nil, nil, err
 		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
-		if i, ok := at(name); ok {
-			out = slices.Delete(out, i, i+1)
-			note(opRemove, name)
-		}
+		out = slices.DeleteFunc(out, ofName(textproto.CanonicalMIMEHeaderKey(name)))
 	}
 	for _, h := range set {
 		if err := CheckHeader(h); err != nil {
 			return nil, nil, err
 		}
 		h.Name, h.Value = textproto.CanonicalMIMEHeaderKey(h.Name), strings.Trim(h.Value, " \t")
-		switch i, ok := at(h.Name); {
-		case !ok:
-			out = slices.Insert(out, i, h)
-			note(opAdd, h.Name)
-		case out[i].Value != h.Value:
+		switch i := slices.IndexFunc(out, ofName(h.Name)); {
+		case i >= 0:
 			out[i] = h
-			note(opReplace, h.Name)
+		case len(out) >= MaxHeaders:
+			return nil, nil, fmt.Errorf("the request would have more than %d headers", MaxHeaders)
+		default:
+			out = append(out, h)
 		}
 	}
-	if len(out) > MaxHeaders {
-		return nil, nil, fmt.Errorf("the request would have %d headers, of %d allowed", len(out), MaxHeaders)
+	slices.SortFunc(out, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	return out, diffHeaders(headers, out), nil
+}
+
+func ofName(name string) func(Header) bool {
+	return func(h Header) bool { return h.Name == name }
+}
+
+// diffHeaders says which headers b has otherwise than a.
+func diffHeaders(a, b []Header) []change {
+	var changes []change
+	note := func(op, name string) {
+		changes = append(changes, change{field: "headers", op: op, path: "/headers/" + escapePointer(name), untold: true})
 	}
-	return out, changes, nil
+	set, remove := headerDifference(a, b)
+	for _, name := range remove {
+		note(opRemove, name)
+	}
+	for _, h := range set {
+		if slices.ContainsFunc(a, ofName(h.Name)) {
+			note(opReplace, h.Name)
+		} else {
+			note(opAdd, h.Name)
+		}
+	}
+	return changes
 }
 
 // headerDifference is what has to be set and removed to get from a to b.
@@ -118,7 +131,7 @@ func headerDifference(a, b []Header) (set []Header, remove []string) {
 		}
 	}
 	for _, h := range a {
-		if !slices.ContainsFunc(b, func(o Header) bool { return o.Name == h.Name }) {
+		if !slices.ContainsFunc(b, ofName(h.Name)) {
 			remove = append(remove, h.Name)
 		}
 	}

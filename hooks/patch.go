@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // The operations of a patch.
@@ -87,14 +89,14 @@ func diffMessages(a, b []Message) []change {
 // diffObjects says which members of a JSON object differ in want. Field is
 // where the object stands. Values that hold the same in other bytes differ.
 func diffObjects(field, old, want string) ([]change, error) {
-	var a, b map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(want), &b); err != nil || b == nil {
-		return nil, fmt.Errorf("the new %s is not a JSON object", field)
+	b, err := members(want)
+	if err != nil {
+		return nil, fmt.Errorf("new %s: %w", field, err)
 	}
 	if old == want {
 		return nil, nil
 	}
-	_ = json.Unmarshal([]byte(old), &a) // what it was may be anything
+	a, _ := members(old) // what it was may be anything
 	var changes []change
 	add := func(op, name string, value any) {
 		changes = append(changes, change{field: field, op: op, path: "/" + field + "/" + escapePointer(name), value: value})
@@ -117,6 +119,36 @@ func diffObjects(field, old, want string) ([]change, error) {
 		changes = append(changes, change{field: field, op: opReplace, path: "/" + field, untold: true})
 	}
 	return changes, nil
+}
+
+var (
+	errNotText   = errors.New("not valid UTF-8")
+	errNotObject = errors.New("not a JSON object")
+)
+
+// members are those of a JSON object. A name that stands twice is an error: of
+// its two values one would be shown here and the other taken elsewhere.
+func members(object string) (map[string]json.RawMessage, error) {
+	// The patch repeats the bytes, and what is stored is text.
+	if !utf8.ValidString(object) {
+		return nil, errNotText
+	}
+	d := json.NewDecoder(strings.NewReader(object))
+	if begin, _ := d.Token(); begin != json.Delim('{') || !json.Valid([]byte(object)) {
+		return nil, errNotObject
+	}
+	all := map[string]json.RawMessage{}
+	for d.More() { // it is valid: nothing fails from here on
+		token, _ := d.Token()
+		name, _ := token.(string)
+		if _, twice := all[name]; twice {
+			return nil, fmt.Errorf("the member %q stands twice", shorten(name, maxCode))
+		}
+		var value json.RawMessage
+		_ = d.Decode(&value)
+		all[name] = value
+	}
+	return all, nil
 }
 
 // escapePointer makes a name one step of a JSON pointer.

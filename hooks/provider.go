@@ -16,15 +16,18 @@ type BeforeProviderHeaders struct {
 
 // BeforeProviderHeadersResult takes continue, transform and block. Names that
 // belong to the transport or carry credentials cannot be changed, and what
-// would not be a header is refused: see [CheckHeader].
+// would not be a header is refused: see [CheckHeader]. Values are never stored.
+// So neither is what a hook says when it fails here, in an error or a panic,
+// but for the code of a [Failure].
 type BeforeProviderHeadersResult struct {
 	Action      Action
 	Reason      Reason
 	Annotations map[string]string
-	// Set replaces headers by name, or adds them.
+	// Set replaces headers by name, or adds them. Of two with one name the last
+	// holds. Spaces around a value are taken off.
 	Set []Header
-	// Remove names headers to leave out. One that is not there is left out
-	// already.
+	// Remove names headers to leave out, before Set adds any. One that is not
+	// there is left out already.
 	Remove []string
 }
 
@@ -83,8 +86,8 @@ type BeforeProviderRequestResult struct {
 	Action      Action
 	Reason      Reason
 	Annotations map[string]string
-	// Body is sent instead, byte for byte; it must be a JSON object. Nil
-	// leaves it.
+	// Body is sent instead, byte for byte: a JSON object in UTF-8 that has no
+	// member twice. Nil leaves it.
 	Body *string
 }
 
@@ -125,8 +128,9 @@ type AfterProviderResponse struct {
 	Model   string `json:"model"`
 	// Status is the HTTP status. An answer that is a refusal comes here too.
 	Status int `json:"status"`
-	// Headers are sorted by name, each name once; cookies are left out, and
-	// values are shortened to [MaxHeaderValue].
+	// Headers are sorted by name, each name once, at most [MaxHeaders].
+	// Cookies are left out. Values are shortened to [MaxHeaderValue], and what
+	// is no text or a control character in them is U+FFFD.
 	Headers []Header `json:"headers"`
 }
 

@@ -8,17 +8,22 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 )
 
+func ran[In, Out any](context.Context, In) (Out, error) { panic("ran") }
+
 // everywhere is a set with one foreign func at each gate, which must not run,
 // and the named hook last.
 func everywhere(t *testing.T) hooks.Hooks {
 	t.Helper()
 	return hooks.Hooks{
-		BeforeInput:      func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) { panic("ran") },
-		BeforeRunStart:   func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) { panic("ran") },
-		TransformContext: func(context.Context, hooks.TransformContext) (hooks.TransformContextResult, error) { panic("ran") },
-		BeforeToolCall:   func(context.Context, call) (callResult, error) { panic("ran") },
-		BeforeExecute:    func(context.Context, hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) { panic("ran") },
-		AfterToolCall:    func(context.Context, hooks.AfterToolCall) (hooks.AfterToolCallResult, error) { panic("ran") },
+		BeforeInput:           ran[hooks.BeforeInput, hooks.BeforeInputResult],
+		BeforeRunStart:        ran[hooks.BeforeRunStart, hooks.BeforeRunStartResult],
+		TransformContext:      ran[hooks.TransformContext, hooks.TransformContextResult],
+		BeforeProviderHeaders: ran[hooks.BeforeProviderHeaders, hooks.BeforeProviderHeadersResult],
+		BeforeProviderRequest: ran[hooks.BeforeProviderRequest, hooks.BeforeProviderRequestResult],
+		AfterProviderResponse: ran[hooks.AfterProviderResponse, hooks.AfterProviderResponseResult],
+		BeforeToolCall:        ran[call, callResult],
+		BeforeExecute:         ran[hooks.BeforeExecute, hooks.BeforeExecuteResult],
+		AfterToolCall:         ran[hooks.AfterToolCall, hooks.AfterToolCallResult],
 	}
 }
 
@@ -28,13 +33,18 @@ func TestSetListsEveryGateAndCallsNoHook(t *testing.T) {
 		hooks.OfKind(hooks.KindRule), hooks.WithConfig("cfg"), hooks.WithDigest("d"), hooks.InPhase(hooks.PhaseValidate),
 		hooks.OnFailureOpen(), hooks.TimeLimit(time.Second), hooks.ReplyLimit(9), hooks.Redacting())})
 	anonymous := func(g hooks.Gate, reply int) hooks.Registration {
-		return hooks.Registration{
+		r := hooks.Registration{
 			Gate: g, ID: "anonymous/1", Kind: hooks.KindGo, Phase: hooks.PhaseMutate, OnFailure: hooks.FailClosed,
 			TimeLimit: 2 * time.Second, ReplyLimit: reply,
 		}
+		if g == hooks.GateAfterProviderResponse {
+			r.OnFailure = hooks.FailOpen
+		}
+		return r
 	}
 	expect(t, "the set", h.Set().Hooks, []hooks.Registration{
 		anonymous(hooks.GateBeforeInput, 1<<20), anonymous(hooks.GateBeforeRunStart, 1<<20), anonymous(hooks.GateTransformContext, 8<<20),
+		anonymous(hooks.GateBeforeProviderHeaders, 1<<20), anonymous(hooks.GateBeforeProviderRequest, 8<<20), anonymous(hooks.GateAfterProviderResponse, 1<<20),
 		anonymous(hooks.GateBeforeToolCall, 1<<20),
 		{
 			Gate: hooks.GateBeforeToolCall, ID: "guard", Version: "3", Kind: hooks.KindRule, Phase: hooks.PhaseValidate, Digest: "d", Config: "cfg",

@@ -26,8 +26,10 @@ type answer struct {
 	finish  *stream.Finish
 	err     error
 	done    bool
-	// decisions are what hooks said of the answer and nobody has taken yet.
+	// decisions are what hooks said of the answer and nobody has taken yet,
+	// refused why they do not want it read.
 	decisions []hooks.Decision
+	refused   *hooks.Reason
 	// ready has a value when there is something to take, room when there is
 	// room again.
 	ready chan struct{}
@@ -54,6 +56,9 @@ func newAnswer(attempt int) *answer {
 func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.refused != nil {
+		return false, errRefused
+	}
 	switch c.Kind {
 	case stream.KindFinish:
 		a.finish = &c.Finish
@@ -128,10 +133,12 @@ func (a *answer) begun() bool {
 	return len(a.blocks) > 0 || a.finish != nil
 }
 
-func (a *answer) decided(decisions []hooks.Decision) {
+// decided adds what hooks said of the answer. With a reason it is refused, and
+// whatever the adapter makes of that, nothing more is added.
+func (a *answer) decided(decisions []hooks.Decision, refused *hooks.Reason) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.decisions = append(a.decisions, decisions...)
+	a.decisions, a.refused = append(a.decisions, decisions...), refused
 }
 
 func (a *answer) takeDecisions() []hooks.Decision {

@@ -33,7 +33,11 @@ func (r *runner) callModel(ctx context.Context) error {
 	err := r.follow(ctx, ans)
 	stop()
 	r.join(pulled, "model call")
-	r.rulings = append(r.rulings, ans.takeDecisions()...)
+	if len(r.facts) == 0 {
+		// It was cut off: what hooks said of an answer of which nothing was
+		// shown leads to nothing.
+		r.cut, r.rulings = void(append(r.rulings, ans.takeDecisions()...)), nil
+	}
 	return err
 }
 
@@ -111,14 +115,13 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 func (r *runner) outcome(ans *answer) []event.Payload {
 	var fail event.RunFailed
 	var me *ModelError
-	var refused *refusedResponse
 	switch {
+	case ans.refused != nil:
+		fail = blockedRun(*ans.refused)
 	case ans.err == nil && ans.finish != nil:
 		return ans.completed(r.engine.NewID)
 	case ans.err == nil:
 		fail = event.RunFailed{Reason: event.FailIncomplete, Error: "the model's answer ended in the middle: the connection closed before a finish reason came"}
-	case errors.As(ans.err, &refused):
-		fail = blockedRun(refused.reason)
 	case errors.As(ans.err, &me):
 		fail = event.RunFailed{Reason: event.FailModel}
 		text, changed := event.CleanText(me.Message)
@@ -126,7 +129,7 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 	default:
 		fail = event.RunFailed{Reason: event.FailModel, Error: "the model call failed; the worker's log has the cause"}
 	}
-	if ans.err != nil {
+	if ans.err != nil && ans.refused == nil {
 		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", ans.err)
 	}
 	if again, ok := r.retry(ans, fail); ok {

@@ -52,7 +52,7 @@ func (g *gated) ask(ctx context.Context, gate hooks.Gate, ref hooks.RunRef, turn
 }
 
 func (g *gated) hooks() hooks.Hooks {
-	system, args, text := "be brief", `{"n":3}`, "reviewed"
+	system, body, args, text := "be brief", `{"all":"other"}`, `{"n":3}`, "reviewed"
 	return hooks.Hooks{
 		BeforeInput: func(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
 			g.ask(ctx, hooks.GateBeforeInput, hooks.RunRef{}, 0, in.InputID, 1)
@@ -65,6 +65,18 @@ func (g *gated) hooks() hooks.Hooks {
 		TransformContext: func(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
 			g.ask(ctx, hooks.GateTransformContext, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
 			return hooks.TransformContextResult{Action: hooks.ActionTransform, Messages: reword(in.Messages, "reworded")}, nil
+		},
+		BeforeProviderHeaders: func(ctx context.Context, in hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
+			g.ask(ctx, hooks.GateBeforeProviderHeaders, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
+			return hooks.BeforeProviderHeadersResult{Action: hooks.ActionTransform, Set: []hooks.Header{{Name: "X-Team", Value: "a"}}}, nil
+		},
+		BeforeProviderRequest: func(ctx context.Context, in hooks.BeforeProviderRequest) (hooks.BeforeProviderRequestResult, error) {
+			g.ask(ctx, hooks.GateBeforeProviderRequest, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
+			return hooks.BeforeProviderRequestResult{Action: hooks.ActionTransform, Body: &body}, nil
+		},
+		AfterProviderResponse: func(ctx context.Context, in hooks.AfterProviderResponse) (hooks.AfterProviderResponseResult, error) {
+			g.ask(ctx, hooks.GateAfterProviderResponse, in.RunRef, in.Turn, strconv.Itoa(in.Turn), in.Attempt)
+			return hooks.AfterProviderResponseResult{Action: hooks.ActionContinue}, nil
 		},
 		BeforeToolCall: func(ctx context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			g.ask(ctx, hooks.GateBeforeToolCall, in.RunRef, in.Turn, in.Call.ID, in.Revision)
@@ -82,11 +94,16 @@ func (g *gated) hooks() hooks.Hooks {
 }
 
 var allGates = []hooks.Gate{
-	hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext, hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall,
+	hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext,
+	hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse,
+	hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall,
 }
 
 func newGated(t *testing.T) *gated {
 	g := &gated{talk: newTalk(t, looptest.NewLog()), kill: func(int) bool { return false }, die: func() {}}
+	agent := g.Engine.Agents["demo"]
+	agent.Model = &looptest.Provider{Plays: agent.Model.(looptest.Model)}
+	g.Engine.Agents["demo"] = agent
 	permit(g.Bench, loop.Permission{Tools: "once", Mode: loop.PermissionAsk})
 	g.Use(g.hooks())
 	g.id = g.Session(t)
@@ -223,7 +240,8 @@ func dies(t *testing.T, n int, written bool) {
 		if i >= askedBefore && durable[a.id] > 0 {
 			t.Errorf("asked again at %+v, which was decided", a.Position)
 		}
-		if decided[a.id] == 0 && a.Gate != hooks.GateAfterToolCall {
+		// What was said of an output or of an answer that is lost is lost with it.
+		if decided[a.id] == 0 && a.Gate != hooks.GateAfterToolCall && a.Gate != hooks.GateAfterProviderResponse {
 			t.Errorf("asked at %+v, of which the ledger knows nothing", a.Position)
 		}
 	}
@@ -241,12 +259,15 @@ func dies(t *testing.T, n int, written bool) {
 
 // effects are the events that decisions of a gate are stored with.
 var effects = map[hooks.Gate][]event.Type{
-	hooks.GateBeforeInput:      {event.TypeRunQueued},
-	hooks.GateBeforeRunStart:   {event.TypeModelRequested},
-	hooks.GateTransformContext: {event.TypeModelRequested},
-	hooks.GateBeforeToolCall:   {event.TypeToolStarted, event.TypeApprovalRequested},
-	hooks.GateBeforeExecute:    {event.TypeToolStarted},
-	hooks.GateAfterToolCall:    {event.TypeToolResult},
+	hooks.GateBeforeInput:           {event.TypeRunQueued},
+	hooks.GateBeforeRunStart:        {event.TypeModelRequested},
+	hooks.GateTransformContext:      {event.TypeModelRequested},
+	hooks.GateBeforeProviderHeaders: {event.TypeModelRequested},
+	hooks.GateBeforeProviderRequest: {event.TypeModelRequested},
+	hooks.GateAfterProviderResponse: {event.TypeAssistantDelta},
+	hooks.GateBeforeToolCall:        {event.TypeToolStarted, event.TypeApprovalRequested},
+	hooks.GateBeforeExecute:         {event.TypeToolStarted},
+	hooks.GateAfterToolCall:         {event.TypeToolResult},
 }
 
 // TestDecisionsAreInTheAppendOfTheirEffect looks at every append of the talk.

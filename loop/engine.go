@@ -83,8 +83,10 @@ type runner struct {
 	// facts are outcomes that are not durable yet. They stay true whatever
 	// else was appended, so they are kept over a conflict.
 	facts []event.Payload
-	// rulings are decisions about the facts, not durable either.
+	// rulings are decisions about the facts, not durable either; cut are those
+	// about an answer that was cut off.
 	rulings []hooks.Decision
+	cut     []hooks.Decision
 	// said is what the gates answered and is not durable yet, asked the same in
 	// order. What was asked about an output is in rulings instead.
 	said  map[hooks.Position]any
@@ -145,7 +147,7 @@ func (r *runner) asks(g gates) bool {
 	case gatesRun:
 		return h.BeforeRunStart != nil || r.asks(gatesModel)
 	case gatesModel:
-		return h.TransformContext != nil || r.asksProvider()
+		return h.TransformContext != nil || r.asksRequest(r.engine.Agents[r.run().Agent])
 	case gatesTools:
 		return h.BeforeToolCall != nil || h.BeforeExecute != nil
 	case gatesNone:
@@ -319,7 +321,7 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	r.state = FoldAll(r.state, done.Events)
 	r.state.Ledger = d.state.Ledger
 	r.epoch = r.run().Epoch
-	r.facts, r.rulings, r.asked = nil, nil, nil
+	r.facts, r.rulings, r.cut, r.asked = nil, nil, nil, nil
 	clear(r.said)
 	return false, nil
 }

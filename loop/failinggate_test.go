@@ -3,6 +3,7 @@ package loop_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,46 +15,54 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 )
 
+// failures are the ways in which a hook gives no answer.
+var failures = map[hooks.Outcome]func(ctx context.Context) error{
+	hooks.OutcomeError: func(context.Context) error { return errors.New("the cause is secret") },
+	hooks.OutcomePanic: func(context.Context) error { panic("the cause is secret") },
+	hooks.OutcomeTimeout: func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	},
+	hooks.OutcomeMalformed: func(context.Context) error { return nil },
+	"timeout, deaf": func(context.Context) error {
+		pause(context.Background(), time.Minute)
+		return nil
+	},
+}
+
+// broken is a hook that fails.
+func broken[In, Out any](fail func(context.Context) error) func(context.Context, In) (Out, error) {
+	return func(ctx context.Context, _ In) (out Out, err error) { return out, fail(ctx) }
+}
+
+// failingAt are sets of one hook that fails closed.
+func failingAt(fail func(context.Context) error) map[hooks.Gate]hooks.Hooks {
+	return map[hooks.Gate]hooks.Hooks{
+		hooks.GateBeforeInput:      {BeforeInput: hooks.Named("h", "1", broken[hooks.BeforeInput, hooks.BeforeInputResult](fail))},
+		hooks.GateBeforeRunStart:   {BeforeRunStart: hooks.Named("h", "1", broken[hooks.BeforeRunStart, hooks.BeforeRunStartResult](fail))},
+		hooks.GateTransformContext: {TransformContext: hooks.Named("h", "1", broken[hooks.TransformContext, hooks.TransformContextResult](fail))},
+		hooks.GateBeforeProviderHeaders: {
+			BeforeProviderHeaders: hooks.Named("h", "1", broken[hooks.BeforeProviderHeaders, hooks.BeforeProviderHeadersResult](fail)),
+		},
+		hooks.GateBeforeProviderRequest: {
+			BeforeProviderRequest: hooks.Named("h", "1", broken[hooks.BeforeProviderRequest, hooks.BeforeProviderRequestResult](fail)),
+		},
+		hooks.GateAfterProviderResponse: {
+			AfterProviderResponse: hooks.Named("h", "1", broken[hooks.AfterProviderResponse, hooks.AfterProviderResponseResult](fail), hooks.OnFailureClosed()),
+		},
+		hooks.GateBeforeToolCall: {BeforeToolCall: hooks.Named("h", "1", broken[hooks.BeforeToolCall, hooks.BeforeToolCallResult](fail))},
+		hooks.GateBeforeExecute:  {BeforeExecute: hooks.Named("h", "1", broken[hooks.BeforeExecute, hooks.BeforeExecuteResult](fail))},
+		hooks.GateAfterToolCall:  {AfterToolCall: hooks.Named("h", "1", broken[hooks.AfterToolCall, hooks.AfterToolCallResult](fail))},
+	}
+}
+
 // TestFailingHookOpensNothing: a hook that gives no answer is a no, at every
 // gate and however it fails, and the ledger says how.
 func TestFailingHookOpensNothing(t *testing.T) {
 	t.Parallel()
-	failures := map[hooks.Outcome]func(ctx context.Context) error{
-		hooks.OutcomeError: func(context.Context) error { return errors.New("the cause is secret") },
-		hooks.OutcomePanic: func(context.Context) error { panic("the cause is secret") },
-		hooks.OutcomeTimeout: func(ctx context.Context) error {
-			<-ctx.Done()
-			return ctx.Err()
-		},
-		hooks.OutcomeMalformed: func(context.Context) error { return nil },
-		"timeout, deaf": func(context.Context) error {
-			pause(context.Background(), time.Minute)
-			return nil
-		},
-	}
 	for how, fail := range failures {
 		outcome := hooks.Outcome(strings.TrimSuffix(string(how), ", deaf"))
-		sets := map[hooks.Gate]hooks.Hooks{
-			hooks.GateBeforeInput: {BeforeInput: hooks.Named("h", "1", func(ctx context.Context, _ hooks.BeforeInput) (hooks.BeforeInputResult, error) {
-				return hooks.BeforeInputResult{}, fail(ctx)
-			})},
-			hooks.GateBeforeRunStart: {BeforeRunStart: hooks.Named("h", "1", func(ctx context.Context, _ hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
-				return hooks.BeforeRunStartResult{}, fail(ctx)
-			})},
-			hooks.GateTransformContext: {TransformContext: hooks.Named("h", "1", func(ctx context.Context, _ hooks.TransformContext) (hooks.TransformContextResult, error) {
-				return hooks.TransformContextResult{}, fail(ctx)
-			})},
-			hooks.GateBeforeToolCall: {BeforeToolCall: hooks.Named("h", "1", func(ctx context.Context, _ hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
-				return hooks.BeforeToolCallResult{}, fail(ctx)
-			})},
-			hooks.GateBeforeExecute: {BeforeExecute: hooks.Named("h", "1", func(ctx context.Context, _ hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
-				return hooks.BeforeExecuteResult{}, fail(ctx)
-			})},
-			hooks.GateAfterToolCall: {AfterToolCall: hooks.Named("h", "1", func(ctx context.Context, _ hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
-				return hooks.AfterToolCallResult{}, fail(ctx)
-			})},
-		}
-		for gate, set := range sets {
+		for gate, set := range failingAt(fail) {
 			t.Run(string(gate)+"/"+string(how), func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) { failsClosed(t, gate, outcome, set) })
@@ -62,10 +71,46 @@ func TestFailingHookOpensNothing(t *testing.T) {
 	}
 }
 
+// TestFailingAnswerHookLetsTheAnswerThrough: the call is made and paid for. The
+// ledger says so each time.
+func TestFailingAnswerHookLetsTheAnswerThrough(t *testing.T) {
+	t.Parallel()
+	for how, fail := range failures {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				b := looptest.NewBench(looptest.NewLog(), &looptest.Provider{Plays: strict(t, calls("look"))}, looptest.Says("look", "seen"))
+				b.Use(hooks.Hooks{AfterProviderResponse: broken[hooks.AfterProviderResponse, hooks.AfterProviderResponseResult](fail)})
+				j := b.Start(t, b.Session(t), "hi")
+				if run := b.Advance(t, j); run.Status != loop.RunCompleted || len(run.Turns) != 2 {
+					t.Errorf("run %+v", run)
+				}
+				_, s := checked(t, b, j.SessionID)
+				if m := s.Messages[len(s.Messages)-1]; m.Text() != "done" {
+					t.Errorf("the answer is %+v", m)
+				}
+				rec := ledger(b, j.SessionID)
+				if len(rec) != 2 {
+					t.Fatalf("ledger %v", rows(rec))
+				}
+				outcome := hooks.Outcome(strings.TrimSuffix(string(how), ", deaf"))
+				for i, r := range rec {
+					if r.Gate != hooks.GateAfterProviderResponse || r.Turn != i+1 || r.Action != hooks.ActionContinue || !r.FailedOpen || !r.Effective ||
+						r.Outcome != outcome || r.FailurePolicy != hooks.FailOpen || r.ReasonCode != "hook."+string(outcome) {
+						t.Errorf("row %+v", r.Row)
+					}
+				}
+				pause(t.Context(), 2*time.Minute) // the deaf ones come back
+			})
+		})
+	}
+}
+
 func failsClosed(t *testing.T, gate hooks.Gate, outcome hooks.Outcome, set hooks.Hooks) {
 	var c counted
 	var r requests
-	b := looptest.NewBench(looptest.NewLog(), strict(t, r.model(calls("charge"))), c.tool("charge"))
+	p := &looptest.Provider{Plays: strict(t, r.model(calls("charge")))}
+	b := looptest.NewBench(looptest.NewLog(), p, c.tool("charge"))
 	b.Use(set)
 	id := b.Session(t)
 	begin := time.Now()
@@ -81,7 +126,13 @@ func failsClosed(t *testing.T, gate hooks.Gate, outcome hooks.Outcome, set hooks
 		t.Errorf("it took %v", took)
 	}
 	events, s := checked(t, b, id)
-	blockedRun := gate == hooks.GateBeforeRunStart || gate == hooks.GateTransformContext
+	blockedRun := slices.Contains([]hooks.Gate{
+		hooks.GateBeforeRunStart, hooks.GateTransformContext,
+		hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse,
+	}, gate)
+	if sent := len(p.Sent()) > 0; blockedRun && sent != (gate == hooks.GateAfterProviderResponse) {
+		t.Errorf("sent %+v", p.Sent())
+	}
 	if (run.Reason == string(event.FailBlocked)) != blockedRun || blockedRun && len(r.all) != 0 {
 		t.Errorf("run %+v, %d model calls", run, len(r.all))
 	}

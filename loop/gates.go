@@ -35,11 +35,12 @@ func (r *runner) pass(ctx context.Context, d *draft, st *step, agent Agent) erro
 		last := len(st.write) - 1
 		if last < 0 || st.act != actEnd || st.release {
 			d.add(st.write...)
+			d.decide(r.cut)
 			return nil
 		}
 		d.add(st.write[:last]...)
 		// What was asked for a step that will never be taken.
-		d.end(void(r.asked), st.write[last])
+		d.end(slices.Concat(r.cut, void(r.asked)), st.write[last])
 	}
 	return nil
 }
@@ -127,8 +128,8 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	t, _ := d.run().Turn()
 	system, messages := modelContext(agent, d.state, d.run())
 	in := hooks.TransformContext{RunRef: r.ref(), Turn: t.No, Attempt: req.Attempt, System: system, Messages: messages}
-	said, err := askOnce(ctx, r, r.engine.Hooks.TransformContext,
-		r.position(hooks.GateTransformContext, t.No, strconv.Itoa(t.No), req.Attempt), in,
+	p := r.position(hooks.GateTransformContext, t.No, strconv.Itoa(t.No), req.Attempt)
+	said, err := askOnce(ctx, r, r.engine.Hooks.TransformContext, p, in,
 		func(in hooks.TransformContext) error { return checkHistory(in.Messages) })
 	if err != nil {
 		return err
@@ -138,6 +139,11 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	if v := said.verdict; v.Action == hooks.ActionBlock {
 		*st = r.blocked(d, v.Reason, decisions)
 		return nil
+	}
+	if r.asksRequest(agent) {
+		// What hooks are asked about is what is sent, also when the step is
+		// planned again and the conversation has gone on.
+		r.said[p] = said
 	}
 	r.context = modelCall{system: system, messages: said.verdict.Value.Messages, tools: d.run().tools(agent)}
 	more, blocked, err := r.passProvider(ctx, agent, t.No, req.Attempt)

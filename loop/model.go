@@ -31,9 +31,10 @@ type ProviderModel interface {
 	Request(req ModelRequest) (ProviderRequest, error)
 	// Send makes the call as Stream does, with exactly the headers and the
 	// body of p; it adds credentials and what the transport needs. It calls
-	// received, unless that is nil, once the status and the header of the
-	// answer are there and before its body is read; an error of received ends
-	// the call and is yielded as it is.
+	// received, unless that is nil, once, when the status and the header of
+	// the answer are there and before its body is read; an error of received
+	// ends the call and is yielded as it is. Hooks are asked in received, which
+	// may take seconds.
 	Send(ctx context.Context, req ModelRequest, p ProviderRequest, received func(context.Context, ProviderResponse) error) iter.Seq2[stream.Chunk, error]
 }
 
@@ -48,7 +49,8 @@ type ProviderRequest struct {
 // ProviderResponse is the beginning of a provider's answer.
 type ProviderResponse struct {
 	Status int
-	// Headers are as those of [ProviderRequest], without cookies.
+	// Headers are as those of [ProviderRequest]. No credential is among them,
+	// also if the provider sends one back.
 	Headers []hooks.Header
 }
 

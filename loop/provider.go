@@ -2,29 +2,49 @@ package loop
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// asksProvider reports whether there is a hook at a provider gate.
-func (r *runner) asksProvider() bool {
+// provider is the model of agent as one that speaks HTTP, if it is one and
+// there is a hook at a provider gate.
+func (r *runner) provider(agent Agent) (ProviderModel, bool) {
 	h := r.engine.Hooks
-	return h.BeforeProviderHeaders != nil || h.BeforeProviderRequest != nil || h.AfterProviderResponse != nil
+	if h.BeforeProviderHeaders == nil && h.BeforeProviderRequest == nil && h.AfterProviderResponse == nil {
+		return nil, false
+	}
+	model, ok := agent.Model.(ProviderModel)
+	return model, ok
+}
+
+// asksRequest reports whether a hook is asked before the model of agent is
+// sent anything.
+func (r *runner) asksRequest(agent Agent) bool {
+	h := r.engine.Hooks
+	if h.BeforeProviderHeaders == nil && h.BeforeProviderRequest == nil {
+		return false
+	}
+	_, ok := agent.Model.(ProviderModel)
+	return ok
 }
 
 // passProvider asks the gates about the HTTP request of the call, before
 // anything of it is announced or sent. It leaves the request in r.context.
 func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt int) (decisions []hooks.Decision, blocked *hooks.Reason, err error) {
-	model, ok := agent.Model.(ProviderModel)
-	if !ok || !r.asksProvider() {
+	model, ok := r.provider(agent)
+	if !ok {
 		return nil, nil, nil
 	}
-	p, err := model.Request(r.modelRequest(agent, turn, attempt))
+	p, err := written(model, r.modelRequest(agent, turn, attempt))
 	if err != nil {
 		// The call must not go out by a way that asks nobody.
 		r.context.broken = err
@@ -53,6 +73,17 @@ func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt in
 	return decisions, nil, nil
 }
 
+// written lets the model write a call down. A panic in it fails the call and
+// not the worker.
+func written(model ProviderModel, req ModelRequest) (p ProviderRequest, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("model panicked: %v\n%s", v, debug.Stack())
+		}
+	}()
+	return model.Request(req)
+}
+
 func (r *runner) modelRequest(agent Agent, turn, attempt int) ModelRequest {
 	return ModelRequest{
 		Model: agent.ModelName, System: r.context.system, Messages: r.context.messages, Tools: specs(r.context.tools),
@@ -78,13 +109,16 @@ func (r *runner) stream(ctx context.Context, t Turn, ans *answer) iter.Seq2[stre
 	}
 }
 
-// refusedResponse ends a call whose answer a hook does not want read.
-type refusedResponse struct{ reason hooks.Reason }
-
-func (*refusedResponse) Error() string { return "a hook refused the provider's answer" }
+var (
+	// errRefused ends a call whose answer a hook does not want read.
+	errRefused = errors.New("a hook refused the provider's answer")
+	// errReceivedTwice is a bug of the adapter: the answer to a position was
+	// given.
+	errReceivedTwice = errors.New("the model reported the beginning of its answer twice")
+)
 
 // received asks AfterProviderResponse. The adapter calls it from where it
-// reads, so it works on copies; ans takes the decisions.
+// reads, so it works on copies; ans takes what comes of it.
 func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderResponse) error {
 	h := r.engine.Hooks.AfterProviderResponse
 	if h == nil {
@@ -93,29 +127,44 @@ func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderRes
 	p := r.position(hooks.GateAfterProviderResponse, t.No, strconv.Itoa(t.No), t.Attempt)
 	in := hooks.AfterProviderResponse{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Model: t.Model}
 	return func(ctx context.Context, resp ProviderResponse) error {
+		if in.Headers != nil {
+			return errReceivedTwice
+		}
 		in.Status, in.Headers = resp.Status, visibleHeaders(resp.Headers)
 		v, decisions, err := hooks.Ask(ctx, r.engine.Asker, h, p, in, nil)
 		if err != nil {
 			return err
 		}
-		ans.decided(decisions)
-		if v.Action == hooks.ActionBlock {
-			return &refusedResponse{v.Reason}
+		if v.Action != hooks.ActionBlock {
+			ans.decided(decisions, nil)
+			return nil
 		}
-		return nil
+		ans.decided(decisions, &v.Reason)
+		return errRefused
 	}
 }
 
-// visibleHeaders is what hooks see of an answer's header: valid text, bounded,
-// without cookies.
+// visibleHeaders is what hooks see of an answer's header: bounded text without
+// control characters and without cookies.
 func visibleHeaders(headers []hooks.Header) []hooks.Header {
 	out := make([]hooks.Header, 0, len(headers))
 	for _, h := range headers {
-		if strings.EqualFold(h.Name, "Set-Cookie") || len(out) == hooks.MaxHeaders {
+		if strings.EqualFold(h.Name, "Set-Cookie") || len(h.Name) > hooks.MaxHeaderName {
 			continue
 		}
-		value, _ := event.CleanText(h.Value)
+		if len(out) == hooks.MaxHeaders {
+			break
+		}
+		value := h.Value[:min(len(h.Value), 2*hooks.MaxHeaderValue)]
+		value = strings.Map(visible, strings.ToValidUTF8(value, "\uFFFD"))
 		out = append(out, hooks.Header{Name: h.Name, Value: event.Shorten(value, hooks.MaxHeaderValue)})
 	}
 	return out
+}
+
+func visible(r rune) rune {
+	if unicode.IsControl(r) && r != '\t' {
+		return unicode.ReplacementChar
+	}
+	return r
 }

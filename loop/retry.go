@@ -68,7 +68,7 @@ const (
 func (r *runner) retry(ans *answer, fail event.RunFailed) (p event.AssistantDiscarded, ok bool) {
 	t, _ := r.run().Turn()
 	policy := r.engine.Agents[r.run().Agent].Retry
-	if ans.begun() || t.Failed+1 >= policy.Attempts {
+	if ans.refused != nil || ans.begun() || t.Failed+1 >= policy.Attempts {
 		return p, false
 	}
 	p = event.AssistantDiscarded{Attempt: t.Attempt, Reason: discardFailed, Error: fail.Error, Sanitized: fail.Sanitized}
