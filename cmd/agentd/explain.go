@@ -87,14 +87,20 @@ func samePosition(a, b *agentdv1.Decision) bool {
 	return a.GetGate() == b.GetGate() && a.GetSubject() == b.GetSubject() && a.GetTurn() == b.GetTurn() && a.GetAttempt() == b.GetAttempt()
 }
 
+const afterResponse = "AfterProviderResponse"
+
 // outcomes are the events that follow from the gates.
 var outcomes = map[string][]event.Type{
-	"BeforeInput":      {event.TypeMessageCreated, event.TypeRunCreated, event.TypeRunQueued},
-	"BeforeRunStart":   {event.TypeRunPrepared, event.TypeTurnStarted, event.TypeRunFailed},
-	"TransformContext": {event.TypeModelRequested, event.TypeRunFailed},
-	"BeforeToolCall":   {event.TypeToolBlocked, event.TypeToolResult, event.TypeApprovalRequested, event.TypeToolStarted},
-	"BeforeExecute":    {event.TypeToolBlocked, event.TypeToolResult, event.TypeToolStarted},
-	"AfterToolCall":    {event.TypeToolResult},
+	"BeforeInput":           {event.TypeMessageCreated, event.TypeRunCreated, event.TypeRunQueued},
+	"BeforeRunStart":        {event.TypeRunPrepared, event.TypeTurnStarted, event.TypeRunFailed},
+	"TransformContext":      {event.TypeModelRequested, event.TypeRunFailed},
+	"BeforeProviderHeaders": {event.TypeModelRequested, event.TypeRunFailed},
+	"BeforeProviderRequest": {event.TypeModelRequested, event.TypeRunFailed},
+	// What the answer comes to may be stored later than the decision.
+	afterResponse:    {event.TypeAssistantCompleted, event.TypeToolProposed, event.TypeAssistantDiscarded, event.TypeAssistantStopped, event.TypeRunFailed},
+	"BeforeToolCall": {event.TypeToolBlocked, event.TypeToolResult, event.TypeApprovalRequested, event.TypeToolStarted},
+	"BeforeExecute":  {event.TypeToolBlocked, event.TypeToolResult, event.TypeToolStarted},
+	"AfterToolCall":  {event.TypeToolResult},
 }
 
 // followed finds the last of those events that were stored by the time of the
@@ -104,6 +110,8 @@ func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
 	for _, e := range slices.Backward(events) {
 		switch {
 		case e.GetSeq() > d.GetEventSeq():
+		case d.GetGate() == afterResponse && event.Type(e.GetType()) == event.TypeModelRequested:
+			return seqs // what is before that is of other answers
 		case slices.Contains(outcomes[d.GetGate()], event.Type(e.GetType())) && (d.GetToolName() == "" || callOf(e) == d.GetSubject()):
 			seqs = append([]uint64{e.GetSeq()}, seqs...)
 		case len(seqs) > 0:
