@@ -62,6 +62,24 @@ FUZZTIME ?= 1m
 fuzz: need-go ## Run each fuzz target for FUZZTIME (make fuzz FUZZTIME=10m)
 	scripts/fuzz $(FUZZTIME)
 
+# The figures are explained in docs/performance.md. BENCH_TIME=1s BENCH_ROUNDS=1
+# BENCH_ONLY=runs,paced make it shorter.
+.PHONY: bench
+bench: setup-run build build-bench ## Measure what agentd costs, beside what the machine can do
+	@exec bin/bench $(ARGS)
+
+.PHONY: bench-smoke
+bench-smoke: setup-run build build-bench ## Do all that `bench` does once and small, to see that it works
+	@exec bin/bench --smoke --json= $(ARGS)
+
+.PHONY: profile
+profile: setup-run build-bench ## Write CPU, allocation, mutex and block profiles of 64 runs at once to bin/profile
+	@exec bin/bench profile $(ARGS)
+
+.PHONY: build-bench
+build-bench: need-go
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/bench ./cmd/bench
+
 # CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
 # linter sees the code as it ships; vet also sees the one with crash points.
 .PHONY: lint

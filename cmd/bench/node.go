@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// nodeCmd is a process of agentd whose model yields a stamped chunk at equal
+// intervals, for as long as the process lives.
+type nodeCmd struct {
+	DatabaseURL string        `required:""`
+	Every       time.Duration `required:""`
+}
+
+// Run serves until a signal comes.
+func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
+	log := slog.New(slog.NewTextHandler(streams.err, nil))
+	s, err := startStack(ctx, stackConfig{
+		url: cmd.DatabaseURL, model: pacedModel{every: cmd.Every}, hooks: referenceHooks(), log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	stopping := make(chan struct{})
+	server := &http.Server{Handler: s.handler(stopping, log), ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	log.Info("serving", "url", "http://"+listener.Addr().String())
+	<-ctx.Done()
+	close(stopping)
+	_ = server.Close() // the listener's error comes from Serve
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}

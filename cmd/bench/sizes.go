@@ -1,0 +1,44 @@
+package main
+
+import "time"
+
+// sizes say how much is measured.
+type sizes struct {
+	rounds int
+	// time is the length of one measurement, warm what goes before it.
+	time, warm time.Duration
+
+	inserters []int // clients of the single insert
+	runs      []int // concurrent reference runs
+	gatesAt   int   // concurrent runs where the hooks are counted, and the slow disk
+	hooks     []int // hooks at each gate
+	streams   []int // concurrent paced streams
+	audience  int   // clients of one session
+	idlers    int   // clients of sessions where nothing happens
+	replay    int   // events of a long session
+	replays   int   // of it, in a round
+	lanes     int   // pairs of workers, of which one is killed
+	kills     int   // in each lane, in a round
+	lease     time.Duration
+}
+
+// fullSizes make figures that can be compared with those of another day.
+func fullSizes(measured time.Duration, rounds int) sizes {
+	return sizes{
+		rounds: rounds, time: measured, warm: measured / 3,
+		inserters: []int{1, 8, 32}, runs: []int{1, 16, 64, 256}, gatesAt: 64, hooks: []int{0, 1, 5},
+		streams: []int{16, 256, 1000}, audience: 1000, idlers: 10_000,
+		replay: 100_000, replays: 3, lanes: 9, kills: 2, lease: 3 * time.Second,
+	}
+}
+
+// smokeSizes show that everything works, and make no figure worth keeping.
+func smokeSizes() sizes {
+	const short = 100 * time.Millisecond
+	return sizes{
+		rounds: 1, time: short, warm: short / 2,
+		inserters: []int{2}, runs: []int{1, 8}, gatesAt: 8, hooks: []int{0, 1},
+		streams: []int{8}, audience: 20, idlers: 100,
+		replay: 2000, replays: 1, lanes: 1, kills: 1, lease: 600 * time.Millisecond,
+	}
+}

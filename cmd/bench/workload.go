@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// The reference run: a message, a model call of 40 deltas and one tool call, a
+// tool with a result of 1 KiB, a model call of 60 deltas, the end.
+const (
+	agentName    = "bench"
+	modelName    = "bench"
+	toolName     = "lookup"
+	tenantID     = "default"
+	firstDeltas  = 40
+	secondDeltas = 60
+	userText     = "What does the station say about the weather in Oslo tomorrow?"
+)
+
+var (
+	toolResult    = strings.Repeat("rain from the west, ", 52)[:1024]
+	toolArguments = `{"city":"Oslo","day":"tomorrow"}`
+)
+
+// instantModel plays the reference run without any pause.
+type instantModel struct{}
+
+// Stream implements loop.Model.
+func (instantModel) Stream(_ context.Context, req loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
+	return func(yield func(stream.Chunk, error) bool) {
+		n, asks := firstDeltas, true
+		if last := len(req.Messages) - 1; last >= 0 && req.Messages[last].Role == hooks.RoleTool {
+			n, asks = secondDeltas, false
+		}
+		for range n {
+			if !yield(stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneText, BlockID: "0", Text: "token "}, nil) {
+				return
+			}
+		}
+		end := stream.Finish{Reason: stream.FinishStop, Usage: stream.Usage{InputTokens: 100, OutputTokens: int64(n)}}
+		if asks {
+			end.Reason = stream.FinishToolCalls
+			call := stream.Chunk{Kind: stream.KindToolCall, BlockID: "1", Call: stream.CallStart{ProviderID: "call_1", Name: toolName}}
+			arguments := stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneToolArguments, BlockID: "1", Text: toolArguments}
+			if !yield(call, nil) || !yield(arguments, nil) {
+				return
+			}
+		}
+		yield(stream.Chunk{Kind: stream.KindFinish, Finish: end}, nil)
+	}
+}
+
+// stampDigits is the length of a stamp: nanoseconds since 1970.
+const stampDigits = 19
+
+// pacedModel yields a chunk at equal intervals until it is told to stop. The
+// text of a chunk is the time at which it was yielded.
+type pacedModel struct{ every time.Duration }
+
+// Stream implements loop.Model.
+func (m pacedModel) Stream(ctx context.Context, _ loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
+	return func(yield func(stream.Chunk, error) bool) {
+		tick := time.NewTicker(m.every)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				yield(stream.Chunk{}, ctx.Err())
+				return
+			}
+			text := fmt.Sprintf("%0*d ", stampDigits, time.Now().UnixNano())
+			if !yield(stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneText, BlockID: "0", Text: text}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// lookupTool answers at once.
+type lookupTool struct{}
+
+// Spec implements loop.Tool.
+func (lookupTool) Spec() loop.ToolSpec {
+	return loop.ToolSpec{Name: toolName, Description: "Looks up the weather.", Schema: json.RawMessage(`{"type":"object"}`)}
+}
+
+// Validate implements loop.Tool.
+func (lookupTool) Validate(json.RawMessage) error { return nil }
+
+// Call implements loop.Tool.
+func (lookupTool) Call(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
+	return loop.ToolOutput{Content: toolResult}, nil
+}
+
+// referenceHooks make 8 decisions in a run: two hooks at BeforeRunStart,
+// BeforeToolCall and AfterToolCall, and one at TransformContext, which is asked
+// before each of the two model calls.
+func referenceHooks() hooks.Hooks {
+	return gateHooks(2).Then(hooks.Hooks{TransformContext: contextHooks(1)})
+}
+
+// evenHooks are n at each of these four gates: 5n decisions in a run.
+func evenHooks(n int) hooks.Hooks {
+	return gateHooks(n).Then(hooks.Hooks{TransformContext: contextHooks(n)})
+}
+
+func gateHooks(n int) (h hooks.Hooks) {
+	for i := range n {
+		id := fmt.Sprintf("bench-%d", i+1)
+		h = h.Then(hooks.Hooks{
+			BeforeRunStart: hooks.Named(id, "1", func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
+				return hooks.BeforeRunStartResult{Action: hooks.ActionContinue}, nil
+			}),
+			BeforeToolCall: hooks.Named(id, "1", func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+				return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
+			}),
+			AfterToolCall: hooks.Named(id, "1", func(context.Context, hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
+				return hooks.AfterToolCallResult{Action: hooks.ActionContinue}, nil
+			}),
+		})
+	}
+	return h
+}
+
+func contextHooks(n int) (f hooks.TransformContextFunc) {
+	for i := range n {
+		f = hooks.Compose(f, hooks.Named(fmt.Sprintf("bench-%d", i+1), "1",
+			func(context.Context, hooks.TransformContext) (hooks.TransformContextResult, error) {
+				return hooks.TransformContextResult{Action: hooks.ActionContinue}, nil
+			}))
+	}
+	return f
+}
