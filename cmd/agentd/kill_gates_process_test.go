@@ -15,6 +15,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/model/openai/openaitest"
 )
 
 // gateKills is how often a process is killed at each gate.
@@ -27,11 +28,11 @@ func gateKills() int {
 
 // newWitnessed is a fleet whose hooks write down what they are asked. The tool
 // charge needs a person's yes.
-func newWitnessed(t *testing.T) (f *fleet, file string) {
+func newWitnessed(t *testing.T, env ...string) (f *fleet, file string) {
 	t.Helper()
 	f = newFleet(t)
 	file = filepath.Join(f.dir, "asked")
-	f.env = append(f.env, askedVariable+"="+file, "AGENTD_TOOL_PERMISSIONS=charge=ask")
+	f.env = append(append(f.env, env...), askedVariable+"="+file, "AGENTD_TOOL_PERMISSIONS=charge=ask")
 	f.spawn(t)
 	f.spawn(t)
 	f.ready(t)
@@ -69,19 +70,44 @@ func TestAGateThatHasDecidedIsNotAskedAgainAfterAKill(t *testing.T) {
 		t.Run(string(gate), func(t *testing.T) {
 			t.Parallel()
 			f, file := newWitnessed(t)
-			committed := 0
-			for i := range gateKills() {
-				p := points[(i+i/2)%len(points)]
-				p.lose = i%2 == 1
-				if f.killAtGate(t, file, gate, i, p) {
-					committed++
-				}
-			}
-			f.verify(t)
-			if t.Logf("%d of %d appends were committed by the dead", committed, gateKills()); committed == 0 {
-				t.Error("no decision was committed by the dead")
-			}
+			f.killAllAtGate(t, file, gate, points...)
 		})
+	}
+}
+
+// TestAProviderGateThatHasDecidedIsNotAskedAgainAfterAKill: the same, with a
+// model that speaks HTTP.
+func TestAProviderGateThatHasDecidedIsNotAskedAgainAfterAKill(t *testing.T) {
+	t.Parallel()
+	for gate, held := range map[hooks.Gate]event.Type{
+		hooks.GateBeforeProviderHeaders: event.TypeModelRequested,
+		hooks.GateBeforeProviderRequest: event.TypeModelRequested,
+		hooks.GateAfterProviderResponse: event.TypeAssistantDelta,
+	} {
+		t.Run(string(gate), func(t *testing.T) {
+			t.Parallel()
+			provider := openaitest.New(t, slices.Repeat([]openaitest.Answer{openaitest.Text("Said.")}, 3*gateKills())...)
+			f, file := newWitnessed(t, "AGENTD_SCRIPT=", "OPENAI_BASE_URL="+provider.URL, "OPENAI_MODEL=tiny")
+			f.killAllAtGate(t, file, gate, killPoint{say: "say", hold: held, turn: 1})
+		})
+	}
+}
+
+// killAllAtGate kills at each of the points by turns. The append is lost every
+// other time.
+func (f *fleet) killAllAtGate(t *testing.T, file string, gate hooks.Gate, points ...killPoint) {
+	t.Helper()
+	committed := 0
+	for i := range gateKills() {
+		p := points[(i+i/2)%len(points)]
+		p.lose = i%2 == 1
+		if f.killAtGate(t, file, gate, i, p) {
+			committed++
+		}
+	}
+	f.verify(t)
+	if t.Logf("%d of %d appends were committed by the dead", committed, gateKills()); committed == 0 {
+		t.Error("no decision was committed by the dead")
 	}
 }
 

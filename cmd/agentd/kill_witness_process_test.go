@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,15 @@ func witness(path string) hooks.Hooks {
 		}),
 		TransformContext: hooks.Named(id, version, func(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
 			return hooks.TransformContextResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateTransformContext, in.SessionID, in.RunID)
+		}),
+		BeforeProviderHeaders: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
+			return hooks.BeforeProviderHeadersResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderHeaders, in.SessionID, in.RunID)
+		}),
+		BeforeProviderRequest: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderRequest) (hooks.BeforeProviderRequestResult, error) {
+			return hooks.BeforeProviderRequestResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderRequest, in.SessionID, in.RunID)
+		}),
+		AfterProviderResponse: hooks.Named(id, version, func(ctx context.Context, in hooks.AfterProviderResponse) (hooks.AfterProviderResponseResult, error) {
+			return hooks.AfterProviderResponseResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterProviderResponse, in.SessionID, in.RunID)
 		}),
 		BeforeToolCall: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeToolCall, in.SessionID, in.RunID)
@@ -122,12 +132,14 @@ type askings struct {
 	inherited   bool // the row was there before anybody took over
 }
 
+var afterTheFact = []hooks.Gate{hooks.GateAfterToolCall, hooks.GateAfterProviderResponse}
+
 // checkAskings holds every line against the ledger. A decision that was
 // recorded when the process died was asked once; any other that it had asked
 // for was asked again, under the same id. It returns them by id.
 //
-// The one exception is a tool's output: one that is lost cannot be looked at
-// again.
+// The exceptions are a tool's output and a provider's answer: one that is lost
+// cannot be looked at again.
 func checkAskings(t *testing.T, lines []asked, ledger []ruled, pid int, inherited func(ruled) bool) map[string]*askings {
 	t.Helper()
 	all := map[string]*askings{}
@@ -159,7 +171,7 @@ func checkAskings(t *testing.T, lines []asked, ledger []ruled, pid int, inherite
 		switch {
 		case a.rows == 1 && a.inherited && a.dead+a.alive == 1:
 		case a.rows == 1 && !a.inherited && a.dead <= 1 && a.alive == 1:
-		case a.rows == 0 && a.gate == hooks.GateAfterToolCall && a.dead == 1 && a.alive == 0:
+		case a.rows == 0 && a.dead == 1 && a.alive == 0 && slices.Contains(afterTheFact, a.gate):
 		default:
 			t.Errorf("%s: %+v", id, *a)
 		}
