@@ -23,7 +23,7 @@ func gateKills() int {
 	if testing.Short() {
 		return 3
 	}
-	return 8
+	return 6
 }
 
 // newWitnessed is a fleet whose hooks write down what they are asked. The tool
