@@ -315,9 +315,9 @@ func betweenSteps(i int) killPoint {
 	switch i % 5 {
 	case 0: // the answer, its calls, and the start of the tool
 		p.hold, p.turn = event.TypeAssistantCompleted, 1
-	case 1: // the tool's outcome and result
+	case 1: // the tool's outcome and result, the end of the turn and the next model call
 		p.hold, p.turn = event.TypeToolExecuted, 1
-	case 2: // the end of the turn and the next model call
+	case 2: // the same, when most of it is written
 		p.hold, p.turn = event.TypeModelRequested, 2
 	case 3: // the answer and the end of the run
 		p.hold, p.turn = event.TypeAssistantCompleted, 2
@@ -332,12 +332,13 @@ func checkBetween(t *testing.T, f *fleet, p killPoint, committed bool, r *killed
 	t.Helper()
 	effects, executed := 1, true
 	charge := strings.HasPrefix(p.say, toolCharge)
+	outcome := p.hold == event.TypeToolExecuted || p.hold == event.TypeModelRequested
 	switch {
 	case p.hold == event.TypeAssistantCompleted && p.turn == 1 && committed && charge:
 		effects, executed = 0, false // its start is durable, so nobody may try
-	case p.hold == event.TypeToolExecuted && !committed && charge:
+	case outcome && !committed && charge:
 		executed = false
-	case p.hold == event.TypeToolExecuted && !committed:
+	case outcome && !committed:
 		effects = 2
 	}
 	checkEffects(t, f, r, effects, executed)
