@@ -81,10 +81,7 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 // send sends p with nothing added but what the transport needs, which is below
 // it: credentials too.
 func (c *call) send(ctx context.Context, p loop.ProviderRequest) (*http.Response, error) {
-	r, err := c.model.post(ctx, p.Body)
-	if err != nil {
-		return nil, err
-	}
+	r := c.model.post(ctx, p.Body)
 	r.Header.Set("User-Agent", "") // without it net/http would add one
 	for _, h := range p.Headers {
 		r.Header.Set(h.Name, h.Value)

@@ -178,11 +178,9 @@ func (u *wireUsage) UnmarshalJSON(data []byte) error {
 		PromptTokens     wireCount `json:"prompt_tokens"`
 		CompletionTokens wireCount `json:"completion_tokens"`
 	}
-	if err := json.Unmarshal(data, &counts); err != nil {
-		return err
-	}
+	err := json.Unmarshal(data, &counts)
 	u.input, u.output = counts.PromptTokens, counts.CompletionTokens
-	return nil
+	return err
 }
 
 // wireCount is a whole number, or 0 if the provider sent something else.

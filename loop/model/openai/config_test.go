@@ -58,6 +58,15 @@ func TestAClientThatWasPassedInIsUsedAndLeftAlone(t *testing.T) {
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
 
+func TestAClientWithoutATransportHasTheDefaultOne(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{body: fixture(t, "finish_and_done")})
+	if _, err := play(t.Context(), f.model(t, openai.Config{HTTPClient: &http.Client{}}), hello()); err != nil {
+		t.Fatal(err)
+	}
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+}
+
 type countingTransport struct{ calls, closed int }
 
 func (c *countingTransport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -56,7 +56,7 @@ type Config struct {
 // Model is a [loop.ProviderModel] over one provider. It is safe for concurrent
 // use.
 type Model struct {
-	post      func(ctx context.Context, body string) (*http.Request, error)
+	post      func(ctx context.Context, body string) *http.Request
 	client    *http.Client
 	release   func()
 	redact    func(string) string
@@ -84,11 +84,12 @@ func New(cfg Config) (*Model, error) {
 	if cfg.MaxTokens < 0 {
 		return nil, fmt.Errorf("openai: max tokens: %d is negative", cfg.MaxTokens)
 	}
-	if err := cfg.Quirks.Check(); err != nil {
+	names, err := cfg.Quirks.check()
+	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
 	m := &Model{
-		post:      poster(u.JoinPath("chat/completions").String()),
+		post:      poster(u.JoinPath("chat/completions")),
 		release:   func() {},
 		redact:    redactor(cfg.APIKey, u),
 		log:       cfg.Logger,
@@ -97,9 +98,7 @@ func New(cfg Config) (*Model, error) {
 		data:      max(cfg.DataTimeout, 0),
 		maxTokens: cfg.MaxTokens,
 		quirks:    cfg.Quirks,
-	}
-	if m.names, err = cfg.Quirks.ToolNames.compile(); err != nil {
-		return nil, fmt.Errorf("openai: %w", err)
+		names:     names,
 	}
 	base := cfg.HTTPClient
 	if base == nil {

@@ -100,6 +100,11 @@ func Preset(name string) (q Quirks, ok bool) {
 
 // Check says whether every value is one that there is. [New] checks too.
 func (q Quirks) Check() error {
+	_, err := q.check()
+	return err
+}
+
+func (q Quirks) check() (nameRule, error) {
 	for _, err := range []error{
 		oneOf("max tokens field", q.MaxTokensField, FieldMaxCompletionTokens, FieldMaxTokens, FieldNone),
 		oneOf("reasoning replay", q.Reasoning, ReasoningNever, ReasoningToolCalls, ReasoningAlways),
@@ -107,11 +112,10 @@ func (q Quirks) Check() error {
 		oneOf("empty content", q.EmptyContent, ContentAbsent, ContentNull, ContentEmpty),
 	} {
 		if err != nil {
-			return err
+			return nameRule{}, err
 		}
 	}
-	_, err := q.ToolNames.compile()
-	return err
+	return q.ToolNames.compile()
 }
 
 // oneOf refuses a value that is neither "" nor one of these.

@@ -45,8 +45,8 @@ func TestAProvidersQuirksShowInTheRequest(t *testing.T) {
 	)
 	preset := func(name string) openai.Quirks {
 		q, ok := openai.Preset(name)
-		if !ok {
-			t.Fatalf("there is no preset %q", name)
+		if err := q.Check(); !ok || err != nil {
+			t.Fatalf("preset %q: there is one %v, it is right: %v", name, ok, err)
 		}
 		return q
 	}

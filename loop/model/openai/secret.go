@@ -3,6 +3,7 @@ package openai
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -45,9 +46,15 @@ func redactor(apiKey string, base *url.URL) func(string) string {
 
 // poster returns a function that makes the request of a call. It holds the
 // URL, whose query may have a key.
-func poster(url string) func(context.Context, string) (*http.Request, error) {
-	return func(ctx context.Context, body string) (*http.Request, error) {
-		return http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+func poster(u *url.URL) func(context.Context, string) *http.Request {
+	return func(ctx context.Context, body string) *http.Request {
+		again := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
+		first, _ := again() // never fails
+		r := &http.Request{
+			Method: http.MethodPost, URL: u, Host: u.Host, Header: make(http.Header),
+			Body: first, GetBody: again, ContentLength: int64(len(body)),
+		}
+		return r.WithContext(ctx)
 	}
 }
 

@@ -52,15 +52,13 @@ func (n ToolNames) compile() (nameRule, error) {
 	if pattern == "" {
 		pattern = openAINames
 	}
-	if _, err := regexp.Compile(pattern); err != nil { // alone: what follows must not complete it
-		return rule, fmt.Errorf("pattern of tool names: %w", err)
-	}
 	var err error
-	if rule.pattern, err = regexp.Compile(`\A(?:` + pattern + `)\z`); err != nil {
+	if rule.pattern, err = regexp.Compile(pattern); err != nil {
 		return rule, fmt.Errorf("pattern of tool names: %w", err)
 	}
+	rule.pattern.Longest() // an alternative that matches a part must not hide one that matches all
 	for _, name := range []string{"/", "7.", strings.Repeat("abcxyz_0123456789.", 20)} {
-		if made := rule.made(name); !rule.pattern.MatchString(made) {
+		if made := rule.made(name); !rule.fits(made) {
 			return rule, fmt.Errorf("pattern of tool names: %q does not match %s, and so no name could be made for a tool whose own does not fit", pattern, made)
 		}
 	}
@@ -69,10 +67,15 @@ func (n ToolNames) compile() (nameRule, error) {
 
 // wire is the name that the provider is told.
 func (r nameRule) wire(name string) string {
-	if len(name) <= r.max && r.pattern.MatchString(name) {
+	if r.fits(name) {
 		return name
 	}
 	return r.made(name)
+}
+
+func (r nameRule) fits(name string) bool {
+	at := r.pattern.FindStringIndex(name)
+	return len(name) <= r.max && at != nil && at[0] == 0 && at[1] == len(name)
 }
 
 // made is a name for a tool whose own does not fit.
