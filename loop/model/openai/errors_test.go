@@ -168,6 +168,15 @@ func TestAProviderThatCannotBeReached(t *testing.T) {
 	}
 }
 
+func TestAHeaderHasALimit(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, playback{header: map[string]string{"X-Much": strings.Repeat("x", 300<<10)}, body: fixture(t, "finish_and_done")})
+	_, err := play(t.Context(), f.model(t, openai.Config{}), hello())
+	if me := wantModelError(t, err); me.Code != "network_error" || !me.Retryable || len(me.Message) > 500 {
+		t.Errorf("got %+v", me)
+	}
+}
+
 func TestAnUnwritableRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -107,6 +107,7 @@ func TestHowLongAProviderIsWaitedFor(t *testing.T) {
 		{"NoHeaders", pacedProvider{headers: -1}, openai.Config{}, "first_byte_timeout", "the provider sent nothing for 1m0s", time.Minute},
 		{"HeadersAndThenNothing", pacedProvider{headers: 40 * time.Second, then: never}, openai.Config{}, "first_byte_timeout", "the provider sent nothing for 1m0s", time.Minute},
 		{"NoFirstByteIsNotIdle", pacedProvider{then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
+		{"ReadsOfNothing", pacedProvider{beats: []beat{{time.Minute, ""}}, then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
 		{"Idle", pacedProvider{beats: []beat{{0, text("a")}}, then: never}, openai.Config{FirstByteTimeout: time.Second, IdleTimeout: time.Hour}, "idle_timeout", "the provider went silent for 1h0m0s", time.Hour},
 		{
 			"KeepAlivesWithoutData", pacedProvider{then: beat{5 * time.Second, ping}}, openai.Config{DataTimeout: 12 * time.Minute},
@@ -130,6 +131,7 @@ func TestHowLongAProviderIsWaitedFor(t *testing.T) {
 			"", "the provider answered 503 Service Unavailable", 10 * time.Second,
 		},
 		{"ARefusalThatStalls", pacedProvider{status: 401, beats: []beat{{0, "{"}}, then: never}, openai.Config{IdleTimeout: time.Second}, "", "the provider answered 401 Unauthorized", time.Second},
+		{"ARefusalWithoutEnd", pacedProvider{status: 401, then: beat{0, strings.Repeat("<p>", 1000)}}, openai.Config{}, "", "the provider answered 401 Unauthorized", 0},
 		{"ARefusalWithoutABody", pacedProvider{status: 401, then: never}, openai.Config{FirstByteTimeout: -1, IdleTimeout: -1}, "", "the provider answered 401 Unauthorized", 10 * time.Second},
 	}
 	for _, tt := range tests {

@@ -19,8 +19,13 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/model/openai"
 )
 
-// querySecret is a key as some gateways take it, in the base URL.
-const querySecret = "hidden-in-the-query"
+const (
+	// querySecret is a key as some gateways take it, in the base URL, and
+	// encodedSecret one as it stands there.
+	querySecret   = "hidden-in-the-query"
+	encodedSecret = "a%2Fb%2Fc"
+	proxySecret   = "hunter2"
+)
 
 type roundTripper func(*http.Request) (*http.Response, error)
 
@@ -75,7 +80,7 @@ func TestNoFailureTellsTheKey(t *testing.T) {
 		{"DialFails", dial(func(context.Context, string, string) (net.Conn, error) { return nil, broken }), "", "network_error"},
 		{"TransportFails", through(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("%s: %v", r.URL, r.Header) }), "", "network_error"},
 		{"ProxyFails", through(func(*http.Request) (*http.Response, error) {
-			return nil, errors.New(`invalid proxy address "http://user:` + key + `@proxy.invalid"`)
+			return nil, errors.New(`invalid proxy address "http://user:` + proxySecret + `@proxy.invalid"`)
 		}), "", "network_error"},
 		{"TransportPanics", through(func(r *http.Request) (*http.Response, error) { panic(r) }), "", "client_panic"},
 		{"TransportPanicsWithAHeader", through(func(r *http.Request) (*http.Response, error) { panic(fmt.Sprint(r.URL, r.Header)) }), "", "client_panic"},
@@ -93,7 +98,7 @@ func TestNoFailureTellsTheKey(t *testing.T) {
 				url = "http://provider.invalid"
 			}
 			m, err := openai.New(openai.Config{
-				BaseURL: url + "/v1?key=" + querySecret, APIKey: key, HTTPClient: tt.client,
+				BaseURL: url + "/v1?key=" + querySecret + "&sig=" + encodedSecret, APIKey: key, HTTPClient: tt.client,
 				FirstByteTimeout: 5 * time.Second, IdleTimeout: 50 * time.Millisecond,
 				Logger: slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug, AddSource: true})),
 			})
@@ -123,7 +128,7 @@ func TestNoFailureTellsTheKey(t *testing.T) {
 					printed += fmt.Sprintf("%v %+v %#v %s ", *me, *me, *me, me.Err)
 				}
 			}
-			for _, secret := range []string{key, strings.TrimPrefix(key, "sk-"), querySecret} {
+			for _, secret := range []string{key, strings.TrimPrefix(key, "sk-"), querySecret, encodedSecret, proxySecret} {
 				if strings.Contains(printed, secret) {
 					t.Errorf("%q is in %s", secret, printed)
 				}

@@ -88,6 +88,18 @@ func TestAnAnswersNamesAreTurnedBack(t *testing.T) {
 	}
 }
 
+func TestAToolsNameComesBeforeOneInTheHistory(t *testing.T) {
+	t.Parallel()
+	const made = "files_read_601e4eb608"
+	f := newFake(t, playback{body: call(`{"id":"p","function":{"name":"`+made+`","arguments":"{}"}}`) + stop})
+	req := hello()
+	req.Tools = tools("files.read")
+	req.Messages = append(req.Messages, answered(toolCall("u1", made, "{}")), toolResult("u1", "There is no such tool."))
+	if got, err := play(t.Context(), f.model(t, openai.Config{}), req); err != nil || got != "tool_arguments/1: p files.read {}\nfinish: tool_calls (stop) 0/0" {
+		t.Errorf("got %q and error %v", got, err)
+	}
+}
+
 func TestToolsThatAProviderCouldNotTellApartAreNotSent(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
