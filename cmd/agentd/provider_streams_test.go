@@ -129,16 +129,11 @@ func (s *stack) wantTold(t *testing.T, j loop.Job, want telling) {
 // time with the results of the calls of the first.
 func wantPairs(t *testing.T, p *openaitest.Provider, said string, want telling) {
 	t.Helper()
-	var asked []openaitest.Chat
-	for _, r := range p.Requests() {
-		if r.Chat.Messages[0].Text() == said {
-			asked = append(asked, r.Chat)
-		}
-	}
+	asked := askedAbout(p, said)
 	if n := 1 + min(len(want.calls), 1); len(asked) != n {
 		t.Fatalf("the provider was asked %d times, want %d", len(asked), n)
 	}
-	got := pairs(asked[len(asked)-1])
+	got := pairs(asked[len(asked)-1].Chat)
 	if len(got) != len(want.calls) {
 		t.Fatalf("%d calls were sent back, want %d: %.300q", len(got), len(want.calls), got)
 	}

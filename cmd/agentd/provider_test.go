@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,7 +106,8 @@ func (s *stack) lookAt(t *testing.T, j loop.Job) telling {
 		FROM agentd.tool_calls c JOIN agentd.messages m ON m.id = c.result_message_id WHERE c.run_id = $1`, j.RunID)
 
 	var shown []string
-	for _, p := range decoded[event.Payload](t, s.replay(t, j.SessionID, fromStart)) {
+	told := slices.DeleteFunc(s.replay(t, j.SessionID, fromStart), func(f fact) bool { return f.RunID != j.RunID })
+	for _, p := range decoded[event.Payload](t, told) {
 		switch p := p.(type) {
 		case event.ModelRequested:
 			shown = append(shown, "")
@@ -136,6 +138,23 @@ func pairs(c openaitest.Chat) (list []string) {
 		}
 	}
 	return list
+}
+
+// lastUser is what a request's last user message says.
+func lastUser(c openaitest.Chat) (text string) {
+	for _, m := range c.Messages {
+		if m.Role == "user" {
+			text = m.Text()
+		}
+	}
+	return text
+}
+
+// askedAbout are the requests of a session that began with this message.
+func askedAbout(p *openaitest.Provider, first string) []openaitest.Request {
+	return slices.DeleteFunc(p.Requests(), func(r openaitest.Request) bool {
+		return len(r.Chat.Messages) == 0 || r.Chat.Messages[0].Text() != first
+	})
 }
 
 // newProvided starts a stack that asks p, with a desk of tools.

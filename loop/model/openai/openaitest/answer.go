@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 // Answer is what a provider sends for one request. The zero value is an empty
@@ -20,6 +21,8 @@ type Answer struct {
 	Cuts []int
 	// Every cuts the body each so many bytes; 1 is the worst case, 0 none.
 	Every int
+	// Pause is how long to wait behind each write of the body.
+	Pause time.Duration
 	// End is what follows the body.
 	End End
 	// Holds are the offsets at which the answer stalls: [BeforeHeaders], 0 for

@@ -172,6 +172,28 @@ func TestAnAnswerIsHeldUntilItIsReleased(t *testing.T) {
 	})
 }
 
+func TestASlowAnswerIsWholeAndEndsWhenItsClientLeaves(t *testing.T) {
+	t.Parallel()
+	slow := openaitest.Answer{Body: []byte("abcdef"), Every: 2, Pause: time.Millisecond}
+	p := openaitest.New(t, slow)
+	c := client(t)
+	if got := ask(t, c, p, hello); got.text != "abcdef" || got.err != nil {
+		t.Errorf("got %+v", got)
+	}
+	slow.Pause = time.Hour
+	p.Answer(slow)
+	res, err := c.Do(request(t.Context(), t, p, hello))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 2)
+	if _, err := io.ReadFull(res.Body, got); err != nil || string(got) != "ab" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	res.Body.Close()
+	<-p.Await(t, 2).Ended()
+}
+
 func TestAClientThatLeavesEndsAHold(t *testing.T) {
 	t.Parallel()
 	for name, offset := range map[string]int{"BeforeHeaders": openaitest.BeforeHeaders, "NoByte": 0, "AtEnd": openaitest.AtEnd} {

@@ -56,12 +56,13 @@ const argumentPiece = 5
 // call writes a tool call.
 func (w *writer) call(i int, c Call) {
 	index, id := `"index":`+strconv.Itoa(i)+`,`, `"id":`+quoted(c.ID)+`,`
-	switch {
-	case w.bends["dupindex"]:
+	if w.bends["dupindex"] {
 		index = `"index":0,`
-	case w.bends["noindex"]:
+	}
+	if w.bends["noindex"] {
 		index = ""
-	case w.bends["noid"]:
+	}
+	if w.bends["noid"] {
 		id = ""
 	}
 	piece := func(id, name, arguments string) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"time"
 )
 
 // serve answers the requests of one connection, one after the other.
@@ -54,7 +55,7 @@ func (x *exchange) play(a Answer) (keep bool) {
 	}
 	sent := 0
 	for _, stop := range a.stops() {
-		if !x.part(a, a.Body[sent:stop]) {
+		if !x.part(a, a.Body[sent:stop]) || !x.pause(a.Pause) {
 			return false
 		}
 		sent = stop
@@ -93,6 +94,22 @@ func (x *exchange) held(h *Hold) bool {
 	h.reach.Do(func() { close(h.reached) })
 	select {
 	case <-h.released:
+		return true
+	case <-x.gone:
+	case <-x.provider.closing:
+	}
+	return false
+}
+
+// pause waits and reports whether somebody is still there.
+func (x *exchange) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
 		return true
 	case <-x.gone:
 	case <-x.provider.closing:
