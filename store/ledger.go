@@ -170,6 +170,14 @@ SELECT c.decision_id, s.tenant_id, c.salt, c.reason, c.patch, c.annotations
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bytea[], $5::text[], $6::text[], $7::text[])
 	AS c (session_id, append_id, decision_id, salt, reason, patch, annotations)
 ` + ownSession
+
+	// A session that is deleted takes along what its hooks said.
+	erasePayloads = `
+DELETE FROM agentd.hook_payloads AS p
+USING unnest($1::uuid[], $2::uuid[]) AS c (session_id, append_id)
+` + ownSession + `
+JOIN agentd.hook_decisions AS d ON d.session_id = s.id
+WHERE p.decision_id = d.decision_id`
 )
 
 func decisionArgs(rows []row[decisionRow]) []any {
@@ -237,6 +245,11 @@ func payloadArgs(rows []row[payloadRow]) []any {
 		column(rows, func(p *p) pgtype.Text { return text(p.Payload.Patch) }),
 		column(rows, func(p *p) pgtype.Text { return text(p.Payload.Annotations) }),
 	}
+}
+
+func deletedArgs(rows []row[request]) []any {
+	sessions, appends := owners(rows)
+	return []any{sessions, appends}
 }
 
 // arrayLiteral writes texts as Postgres reads an array: a parameter cannot

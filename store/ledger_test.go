@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"reflect"
 	"slices"
@@ -354,3 +355,5 @@ func TestPutHookSetKeepsTheFirst(t *testing.T) {
 		t.Error("a set without a digest: no error")
 	}
 }
+
+func hexOf(sum [32]byte) string { return hex.EncodeToString(sum[:]) }

@@ -229,6 +229,8 @@ const (
 	codeUniqueViolation  = "23505"
 	codeInternalError    = "XX000" // "tuple concurrently updated" has no code of its own
 	codeInsufficientPriv = "42501"
+	codeNoDataFound      = "P0002"
+	codeObjectInUse      = "55006"
 )
 
 func hasCode(err error, codes ...string) bool {

@@ -186,6 +186,7 @@ type projections struct {
 	decided     []row[approvalChange]
 	decisions   []row[decisionRow]
 	payloads    []row[payloadRow]
+	deleted     []row[request]
 }
 
 func (p *projections) add(r *request) {
@@ -239,6 +240,9 @@ func (p *projections) add(r *request) {
 	for i := range r.ledger.payloads {
 		p.payloads = append(p.payloads, row[payloadRow]{r, &r.ledger.payloads[i]})
 	}
+	if r.changes.session.deletedAt.Valid {
+		p.deleted = append(p.deleted, row[request]{r, r})
+	}
 }
 
 // queue adds the statements that have rows. A run that ends makes room for
@@ -260,6 +264,7 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, updateApprovals, p.decided, approvalArgs)
 	queue(b, insertDecisions, p.decisions, decisionArgs)
 	queue(b, insertPayloads, p.payloads, payloadArgs)
+	queue(b, erasePayloads, p.deleted, deletedArgs)
 }
 
 func queue[T any](b *pgx.Batch, sql string, rows []row[T], args func([]row[T]) []any) {

@@ -37,7 +37,7 @@ func TestVerifyFindsEveryTamperedDecision(t *testing.T) {
 		{"CutOffWithItsCount", unchecked + `DELETE FROM agentd.hook_decisions WHERE ledger_seq = 4 AND session_id = $session;
 			UPDATE agentd.sessions SET ledger_seq = 3 WHERE id = $session`, "sessions", "ledger_head"},
 		{"AllGone", unchecked + `DELETE FROM agentd.hook_decisions WHERE session_id = $session`, "sessions", "ledger_seq"},
-		{"PayloadEdited", `UPDATE agentd.hook_payloads SET reason = 'I never said that' WHERE decision_id = $first`, "hook_payloads", "reason, patch, annotations"},
+		{"PayloadEdited", unchecked + `UPDATE agentd.hook_payloads SET reason = 'I never said that' WHERE decision_id = $first`, "hook_payloads", "reason, patch, annotations"},
 		{"PayloadInvented", `INSERT INTO agentd.hook_payloads (decision_id, tenant_id, salt, reason) SELECT decision_id, tenant_id, sha256('x'), 'so'
 			FROM agentd.hook_decisions WHERE ledger_seq = 2 AND session_id = $session`, "hook_payloads", ""},
 		{"EventThatIsNot", `UPDATE agentd.hook_decisions SET event_seq = 1000 WHERE ledger_seq = 4 AND session_id = $session`, "hook_decisions", "event_seq"},

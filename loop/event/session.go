@@ -26,7 +26,8 @@ type SessionUpdated struct {
 	Sanitized bool               `json:"sanitized,omitempty"`
 }
 
-// SessionDeleted hides the session from every front door. The log stays.
+// SessionDeleted hides the session from every front door. The log stays; what
+// hooks said of it is erased from the ledger, whose rows stay too.
 type SessionDeleted struct{}
 
 // EventType implements [Payload].
