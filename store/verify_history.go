@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strconv"
@@ -260,9 +259,9 @@ func (h *history) wantSession() table {
 	r.time("deleted_at", h.deletedAt)
 	r.number("last_seq", s.LastSeq)
 	r.number("run_epoch", s.Epoch)
-	r.number("ledger_seq", h.ledger.head.Seq)
-	if h.ledger.head.Seq > 0 {
-		r["ledger_head"] = hex.EncodeToString(h.ledger.head.Hash[:])
+	r.number("ledger_seq", h.ledger.links.seq)
+	if h.ledger.links.seq > 0 {
+		r["ledger_head"] = h.ledger.links.hash
 	}
 	return table{s.SessionID: r}
 }

@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,9 +50,7 @@ type chain struct {
 	sessionID string
 	report    *Report
 	sets      hookSets
-	// head is the last row as it is stored, and eventSeq the event it names.
-	head     loop.LedgerHead
-	eventSeq int64
+	links     links
 	// hashes are the row hashes by ledger seq.
 	hashes map[int64]string
 	// owners are the tenants that rows name, and events the events that rows
@@ -86,10 +82,13 @@ type start struct {
 }
 
 func newChain(sessionID string, report *Report, sets hookSets) *chain {
-	return &chain{
+	c := &chain{
 		sessionID: sessionID, report: report, sets: sets,
 		owners: map[string][]string{}, hashes: map[int64]string{}, events: map[int64][]string{}, answers: map[asked][]given{},
 	}
+	c.links.report = c.differs
+	c.links.begin()
+	return c
 }
 
 func (c *chain) key(ledgerSeq int64) string {
@@ -97,63 +96,59 @@ func (c *chain) key(ledgerSeq int64) string {
 }
 
 func (c *chain) read(ctx context.Context, tx pgx.Tx) error {
-	rows, _ := tx.Query(ctx, selectDecisions+` WHERE d.session_id = $1 ORDER BY d.ledger_seq`, c.sessionID) // rows has the error
-	_, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) {
-		d, err := scanDecision(row)
-		if err == nil {
-			c.add(d)
+	w := &ledgerWalk{tx: tx}
+	for {
+		page, err := w.decisions(ctx, c.sessionID, c.links.seq)
+		if err != nil {
+			return err
 		}
-		return struct{}{}, err
-	})
-	return err
+		for _, l := range page {
+			if err := c.add(l); err != nil {
+				return err
+			}
+		}
+		if len(page) < decisionPage {
+			return nil
+		}
+	}
 }
 
-func (c *chain) add(d storedDecision) {
+// differs is the report of links.
+func (c *chain) differs(p LedgerProblem) error {
+	d := Difference{Table: "hook_decisions", Row: c.key(p.LedgerSeq), Column: p.Problem, Got: p.Got, Want: p.Want}
+	switch p.Problem {
+	case problemMissing:
+		d.Column = "ledger_seq"
+	case problemPayload:
+		d.Table, d.Row, d.Column = "hook_payloads", p.DecisionID, "reason, patch, annotations"
+	}
+	c.report.add(d)
+	return nil
+}
+
+func (c *chain) add(l *decisionLine) error {
 	c.report.Decisions++
-	key := c.key(d.LedgerSeq)
-	differs := func(column, got, want string) {
-		c.report.add(Difference{Table: "hook_decisions", Row: key, Column: column, Got: got, Want: want})
+	key, before, eventSeq := c.key(l.LedgerSeq), c.links.eventSeq, orZero(l.EventSeq)
+	if err := c.links.add(l); err != nil {
+		return err
 	}
-	switch {
-	case d.LedgerSeq != c.head.Seq+1:
-		differs("ledger_seq", strconv.FormatInt(d.LedgerSeq, 10), strconv.FormatInt(c.head.Seq+1, 10))
-	case d.PrevHash != c.head.Hash:
-		differs("prev_hash", hex.EncodeToString(d.PrevHash[:]), hex.EncodeToString(c.head.Hash[:]))
+	if eventSeq < before {
+		c.report.add(Difference{
+			Table: "hook_decisions", Row: key, Column: "event_seq",
+			Got: strconv.FormatInt(eventSeq, 10), Want: "at least " + strconv.FormatInt(before, 10),
+		})
 	}
-	if sum := d.Row.Hash(); sum != d.Hash {
-		differs("row_hash", hex.EncodeToString(d.Hash[:]), hex.EncodeToString(sum[:]))
+	c.hashes[l.LedgerSeq] = c.links.hash
+	c.owners[orZero(l.TenantID)] = append(c.owners[orZero(l.TenantID)], key)
+	c.events[eventSeq] = append(c.events[eventSeq], key)
+	if orZero(l.Effective) {
+		at := asked{hooks.Gate(orZero(l.Gate)), orZero(l.Subject), 0}
+		said := given{hooks.Action(orZero(l.Action)), eventSeq}
+		c.answers[at] = append(c.answers[at], said)
+		at.attempt = int(orZero(l.Attempt))
+		c.answers[at] = append(c.answers[at], said)
 	}
-	if d.EventSeq < c.eventSeq {
-		differs("event_seq", strconv.FormatInt(d.EventSeq, 10), "at least "+strconv.FormatInt(c.eventSeq, 10))
-	}
-	c.head, c.eventSeq = loop.LedgerHead{Seq: d.LedgerSeq, Hash: d.Hash}, d.EventSeq
-	c.hashes[d.LedgerSeq] = hex.EncodeToString(d.Hash[:])
-	c.owners[d.TenantID] = append(c.owners[d.TenantID], key)
-	c.events[d.EventSeq] = append(c.events[d.EventSeq], key)
-	c.addPayload(d)
-	if d.Effective {
-		at := asked{d.Gate, d.Subject, 0}
-		c.answers[at] = append(c.answers[at], given{d.Action, d.EventSeq})
-		at.attempt = d.Attempt
-		c.answers[at] = append(c.answers[at], given{d.Action, d.EventSeq})
-	}
-}
-
-// addPayload compares what is left of the payload. One that was erased says
-// nothing against the row.
-func (c *chain) addPayload(d storedDecision) {
-	at := Difference{Table: "hook_payloads", Row: d.ID}
-	switch sum := d.Payload.Hash(d.Salt); {
-	case !d.hasPayload:
-		return
-	case d.PayloadSHA256 == nil:
-		at.Got, at.Want = "a row", "no row"
-	case !bytes.Equal(sum[:], d.PayloadSHA256):
-		at.Column, at.Got, at.Want = "reason, patch, annotations", "texts with the hash "+hex.EncodeToString(sum[:]), hex.EncodeToString(d.PayloadSHA256)
-	default:
-		return
-	}
-	c.report.add(at)
+	return nil
 }
 
 // committed says that there is an event of that seq.

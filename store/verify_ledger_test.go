@@ -39,7 +39,7 @@ func TestVerifyFindsEveryTamperedDecision(t *testing.T) {
 		{"AllGone", unchecked + `DELETE FROM agentd.hook_decisions WHERE session_id = $session`, "sessions", "ledger_seq"},
 		{"PayloadEdited", unchecked + `UPDATE agentd.hook_payloads SET reason = 'I never said that' WHERE decision_id = $first`, "hook_payloads", "reason, patch, annotations"},
 		{"PayloadInvented", `INSERT INTO agentd.hook_payloads (decision_id, tenant_id, salt, reason) SELECT decision_id, tenant_id, sha256('x'), 'so'
-			FROM agentd.hook_decisions WHERE ledger_seq = 2 AND session_id = $session`, "hook_payloads", ""},
+			FROM agentd.hook_decisions WHERE ledger_seq = 2 AND session_id = $session`, "hook_payloads", "reason, patch, annotations"},
 		{"EventThatIsNot", `UPDATE agentd.hook_decisions SET event_seq = 1000 WHERE ledger_seq = 4 AND session_id = $session`, "hook_decisions", "event_seq"},
 		{"EventBefore", `UPDATE agentd.hook_decisions SET event_seq = 1 WHERE ledger_seq = 4 AND session_id = $session`, "hook_decisions", "event_seq"},
 		{"Tenant", `UPDATE agentd.hook_decisions SET tenant_id = 'x' WHERE ledger_seq = 4 AND session_id = $session`, "hook_decisions", "tenant_id"},

@@ -16,7 +16,7 @@ type cli struct {
 	Runs      runsCmd      `cmd:"" help:"List runs, or show one."`
 	Approvals approvalsCmd `cmd:"" help:"List the tool calls that wait for a person, and answer."`
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
-	Ledger    ledgerCmd    `cmd:"" help:"Read what hooks decided."`
+	Ledger    ledgerCmd    `cmd:"" help:"Read, verify, export and erase what hooks decided."`
 	Psql      psqlCmd      `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
 	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables; check the chain of the ledger."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`

@@ -111,6 +111,7 @@ func statements(text string) []string {
 func TestDocumentedQueriesAnswer(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
+	tellMore(t, db)
 	tellAll(t, db)
 	execute(t, db, `GRANT agentd_reader TO CURRENT_USER`)
 	conn, err := pgx.Connect(t.Context(), db.URL)
@@ -121,34 +122,43 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), `SET ROLE agentd_reader`); err != nil {
 		t.Fatal(err)
 	}
-	_, queries, _ := between(t, document(t, "docs", "sql.md"), "queries")
-	asked := statements(queries)
-	if len(asked) != 10 {
-		t.Errorf("%d queries, want ten", len(asked))
-	}
-	for _, query := range asked {
-		rows, err := conn.Query(t.Context(), query)
-		if err != nil {
-			t.Fatal(err)
+	asked := map[string][]string{}
+	for doc, want := range map[string]int{"sql.md": 10, "ledger.md": 15} {
+		_, queries, _ := between(t, document(t, "docs", doc), "queries")
+		asked[doc] = statements(queries)
+		if len(asked[doc]) != want {
+			t.Errorf("%s has %d queries, want %d", doc, len(asked[doc]), want)
 		}
-		n := 0
-		for rows.Next() {
-			n++
-			values, err := rows.Values()
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%v", values)
-		}
-		if rows.Err() != nil || n == 0 {
-			t.Errorf("%d rows, %v:\n%s", n, rows.Err(), query)
+		for _, query := range asked[doc] {
+			mustAnswer(t, conn, query)
 		}
 	}
 	// The hidden message is what only the log knows.
 	var seen string
-	err = conn.QueryRow(t.Context(), `SELECT string_agg(said, '|') FROM (`+asked[4]+`) AS q`).Scan(&seen)
+	err = conn.QueryRow(t.Context(), `SELECT string_agg(said, '|') FROM (`+asked["sql.md"][4]+`) AS q`).Scan(&seen)
 	if err != nil || !strings.Contains(seen, "Be brief.") || !strings.Contains(seen, "send my regards") {
 		t.Errorf("the model saw %q, %v", seen, err)
+	}
+}
+
+// mustAnswer runs a query, which has to have an answer.
+func mustAnswer(t *testing.T, conn *pgx.Conn, query string) {
+	t.Helper()
+	rows, err := conn.Query(t.Context(), query)
+	if err != nil {
+		t.Fatalf("%v:\n%s", err, query)
+	}
+	n := 0
+	for rows.Next() {
+		n++
+		values, err := rows.Values()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%v", values)
+	}
+	if rows.Err() != nil || n == 0 {
+		t.Errorf("%d rows, %v:\n%s", n, rows.Err(), query)
 	}
 }
 

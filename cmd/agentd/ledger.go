@@ -13,9 +13,13 @@ import (
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 )
 
-// ledgerCmd reads what hooks decided.
+// ledgerCmd is about what hooks decided.
 type ledgerCmd struct {
-	Show ledgerShowCmd `cmd:"" help:"List the decisions of a run or of a session, a line each."`
+	Show   ledgerShowCmd   `cmd:"" help:"List the decisions of a run or of a session, a line each."`
+	Verify ledgerVerifyCmd `cmd:"" help:"Compute the hashes of the ledger again, and say what is wrong with it."`
+	Export ledgerExportCmd `cmd:"" help:"Write the ledger as lines of JSON that can be verified without agentd."`
+	Erase  ledgerEraseCmd  `cmd:"" help:"Erase what hooks said in a session. The decisions stay, and so does the proof."`
+	Purge  ledgerPurgeCmd  `cmd:"" help:"Delete a session for ever, the log and the ledger included. A tombstone stays."`
 }
 
 type ledgerShowCmd struct {

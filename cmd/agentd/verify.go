@@ -16,19 +16,7 @@ type verifyCmd struct {
 
 // Run compares the log of every session with the tables.
 func (cmd verifyCmd) Run(ctx context.Context, streams *std) error {
-	database, err := cmd.urlOrDev()
-	if err != nil {
-		return err
-	}
-	return untilSignal(ctx, func(ctx context.Context) error {
-		pool, err := openVerifyPool(ctx, database)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		if err := store.CheckSchema(ctx, pool); err != nil {
-			return err
-		}
+	return cmd.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
 		report, err := store.Verify(ctx, pool)
 		if err != nil {
 			return err
@@ -56,6 +44,26 @@ func count(n int64, noun string) string {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
+}
+
+// withDatabase calls do with a pool on the database, which has this binary's
+// schema.
+func (f databaseFlags) withDatabase(ctx context.Context, do func(context.Context, *pgxpool.Pool) error) error {
+	database, err := f.urlOrDev()
+	if err != nil {
+		return err
+	}
+	return untilSignal(ctx, func(ctx context.Context) error {
+		pool, err := openVerifyPool(ctx, database)
+		if err != nil {
+			return err
+		}
+		defer pool.Close()
+		if err := store.CheckSchema(ctx, pool); err != nil {
+			return err
+		}
+		return do(ctx, pool)
+	})
 }
 
 // openVerifyPool lifts the limits that are made for the short transactions of a
