@@ -15,27 +15,32 @@ var errSpent = errors.New("spent")
 
 // load is what clients have done.
 type load struct {
-	rate  float64 // per second, in the window
+	rate  float64 // per second
 	times []time.Duration
 	total int // warm-up included
 }
 
 // drive has c clients repeat one without a pause, until warm and d are over.
-// What ends within d, once warm is over, is measured; if nothing does, they go
-// on until something has.
+// What ends within d, once warm is over, is measured; d lasts longer if by then
+// fewer have ended than there are clients.
+//
+// The rate is the number of clients by the mean time, as clients that never
+// pause have it. Counting would do for short times: runs that share commits end
+// together, and a window has one such end more, or one less.
 func drive(ctx context.Context, c int, warm, d time.Duration, one func(ctx context.Context) error) (load, error) {
 	begin := time.Now().Add(warm)
 	end := begin.Add(d)
 	var mu sync.Mutex
 	var out load
-	var last time.Time
+	var sum time.Duration
 	group, ctx := errgroup.WithContext(ctx)
-	var spent, measured atomic.Bool
+	var measured atomic.Int64
+	var spent atomic.Bool
 	for range c {
 		group.Go(func() error {
 			for !spent.Load() {
 				from := time.Now()
-				if !from.Before(end) && measured.Load() {
+				if !from.Before(end) && int(measured.Load()) >= c {
 					return nil
 				}
 				if err := one(ctx); errors.Is(err, errSpent) {
@@ -47,10 +52,9 @@ func drive(ctx context.Context, c int, warm, d time.Duration, one func(ctx conte
 				now := time.Now()
 				mu.Lock()
 				out.total++
-				if now.After(begin) && (now.Before(end) || len(out.times) == 0) {
-					out.times = append(out.times, now.Sub(from))
-					last = now
-					measured.Store(true)
+				if now.After(begin) && (now.Before(end) || len(out.times) < c) {
+					out.times, sum = append(out.times, now.Sub(from)), sum+now.Sub(from)
+					measured.Add(1)
 				}
 				mu.Unlock()
 			}
@@ -63,11 +67,7 @@ func drive(ctx context.Context, c int, warm, d time.Duration, one func(ctx conte
 	if len(out.times) == 0 {
 		return load{}, errors.New("everything was done before the measurement began: make BENCH_TIME shorter")
 	}
-	length := d
-	if spent.Load() || last.After(end) {
-		length = last.Sub(begin)
-	}
-	out.rate = float64(len(out.times)) / length.Seconds()
+	out.rate = float64(c) * float64(len(out.times)) / sum.Seconds()
 	return out, nil
 }
 

@@ -17,7 +17,9 @@ const (
 	rate      = "rate"
 	perSecond = "/s"
 	each1     = "per run"
+	commits   = "commits per run"
 	vsOwnSQL  = "runs ÷ own SQL"
+	vsOwnCPU  = "CPU ÷ own SQL's"
 	vsNone    = "÷ without hooks"
 	vsFast    = "slow ÷ fast"
 	slowdown  = "the same for own SQL"
@@ -52,8 +54,11 @@ func (b *bench) measureRuns(ctx context.Context) error {
 		if err := b.addRuns(ctx, b.pg, partRuns, at(c), c, referenceHooks()); err != nil {
 			return err
 		}
-		base := b.last(partRuns, "own SQL "+at(min(c, maxOwnSQL)), rate)
-		b.addRatio(partRuns, at(c), vsOwnSQL, b.last(partRuns, at(c), rate), base)
+		base, both := "own SQL "+at(min(c, maxOwnSQL)), func(item string) float64 {
+			return b.last(partRuns, item, clientCPU) + b.last(partRuns, item, postgresCPU)
+		}
+		b.addRatio(partRuns, at(c), vsOwnSQL, b.last(partRuns, at(c), rate), b.last(partRuns, base, rate))
+		b.addRatio(partRuns, at(c), vsOwnCPU, both(at(c)), both(base))
 	}
 	return nil
 }
@@ -125,8 +130,8 @@ func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c 
 	if err != nil {
 		return err
 	}
-	cpu := selfCPU()
-	done, err := playRuns(ctx, stackConfig{url: url, model: instantModel{}, hooks: h}, ids, c, b.warm, b.time)
+	cpu, groups := selfCPU(), &appends{}
+	done, err := playRuns(ctx, stackConfig{url: url, model: instantModel{}, hooks: h, tracer: groups}, ids, c, b.warm, b.time)
 	if err != nil {
 		return err
 	}
@@ -138,14 +143,24 @@ func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c 
 	used, runs := after.minus(before).minus(b.overhead), float64(done.total)
 	b.add(part, item, rate, perSecond, done.rate)
 	b.addTimes(part, item, "latency", done.times, 50, 99)
-	b.add(part, item, "commits "+each1, "", used.commits/runs)
+	b.add(part, item, commits, "", float64(groups.groups.Load())/runs)
+	b.add(part, item, "transactions "+each1, "", used.commits/runs)
 	b.add(part, item, "fsyncs "+each1, "", used.syncs/runs)
 	b.add(part, item, "WAL "+each1, "kB", used.walBytes/1000/runs)
-	b.add(part, item, "agentd CPU "+each1, "ms", millis(cpu)/runs)
-	if used.cpu > 0 {
-		b.add(part, item, "Postgres CPU "+each1, "ms", millis(used.cpu)/runs)
-	}
+	b.addCPU(part, item, cpu, used.cpu, runs)
 	return nil
+}
+
+const (
+	clientCPU   = "agentd CPU " + each1 // for own SQL, the client that stands in its place
+	postgresCPU = "Postgres CPU " + each1
+)
+
+func (b *bench) addCPU(part, item string, client, postgres time.Duration, runs float64) {
+	b.add(part, item, clientCPU, "ms", millis(client)/runs)
+	if postgres > 0 {
+		b.add(part, item, postgresCPU, "ms", millis(postgres)/runs)
+	}
 }
 
 // playRuns has c clients start runs, one after another, each in a session of
@@ -227,7 +242,7 @@ func (b *bench) addOwnSQL(ctx context.Context, pg *postgres, part, item string, 
 	if pool, err = clientPool(ctx, url, c); err != nil {
 		return err
 	}
-	next := counter{n: len(ids)}
+	cpu, next := selfCPU(), counter{n: len(ids)}
 	done, err := drive(ctx, c, b.warm, b.time, func(ctx context.Context) error {
 		i, err := next.take()
 		if err != nil {
@@ -236,6 +251,7 @@ func (b *bench) addOwnSQL(ctx context.Context, pg *postgres, part, item string, 
 		return b.script.play(ctx, pool, ids[i])
 	})
 	pool.Close()
+	cpu = selfCPU() - cpu
 	if err != nil {
 		return err
 	}
@@ -246,10 +262,9 @@ func (b *bench) addOwnSQL(ctx context.Context, pg *postgres, part, item string, 
 	used, runs := after.minus(before), float64(done.total)
 	b.add(part, item, rate, perSecond, done.rate)
 	b.addTimes(part, item, "latency", done.times, 50, 99)
+	b.add(part, item, "fsyncs "+each1, "", used.syncs/runs)
 	b.add(part, item, "WAL "+each1, "kB", used.walBytes/1000/runs)
-	if used.cpu > 0 {
-		b.add(part, item, "Postgres CPU "+each1, "ms", millis(used.cpu)/runs)
-	}
+	b.addCPU(part, item, cpu, used.cpu, runs)
 	return nil
 }
 

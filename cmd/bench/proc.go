@@ -98,6 +98,17 @@ func memory(pid int) (now, peak float64) {
 	return now, peak
 }
 
+// loadAverage is how many threads wanted to run in the last minute, on average.
+func loadAverage() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
+	}
+	first, _, _ := strings.Cut(string(text), " ")
+	load, _ := strconv.ParseFloat(first, 64)
+	return load
+}
+
 // openFiles is how many a process may have.
 func openFiles() int {
 	var l syscall.Rlimit

@@ -12,7 +12,6 @@ import (
 	"runtime/pprof"
 	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -96,9 +95,13 @@ func (p *profiler) cpu(ctx context.Context) error {
 	}
 	defer func() { _ = f.Close() }()
 	rate := runtime.MemProfileRate
-	runtime.MemProfileRate = 64 << 10
+	runtime.MemProfileRate = 0 // the sessions are no part of it
 	defer func() { runtime.MemProfileRate = rate }()
-	_, err = p.play(ctx, nil, func() error { return pprof.StartCPUProfile(f) }, func() error {
+	begin := func() error {
+		runtime.MemProfileRate = 64 << 10
+		return pprof.StartCPUProfile(f)
+	}
+	_, err = p.play(ctx, nil, begin, func() error {
 		pprof.StopCPUProfile()
 		return p.write("allocs")
 	})
@@ -147,8 +150,8 @@ func (p *profiler) statements(ctx context.Context) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d reference runs, %d at once, %.0f per second; everything is per run, what a process does by itself included\n\n", done.total, p.Clients, done.rate)
 	runs := float64(done.total)
-	fmt.Fprintf(&b, "round trips %.2f, of them batches %.2f with %.1f statements each\n\nSENT\n", float64(t.queries+t.batches)/runs,
-		float64(t.batches)/runs, float64(t.batched)/max(float64(t.batches), 1))
+	fmt.Fprintf(&b, "round trips %.2f, of them batches %.2f with %.1f statements each, of which %.2f are groups of appends\n\nSENT\n",
+		float64(t.queries+t.batches)/runs, float64(t.batches)/runs, float64(t.batched)/max(float64(t.batches), 1), float64(t.groups.Load())/runs)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, name := range slices.SortedFunc(maps.Keys(t.sent), func(x, y string) int { return cmp.Compare(t.sent[y], t.sent[x]) }) {
 		fmt.Fprintf(w, "%.3f\t  %s\n", float64(t.sent[name])/runs, name)
@@ -166,62 +169,4 @@ func (p *profiler) statements(ctx context.Context) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(p.Dir, "statements.txt"), []byte(b.String()), 0o644)
-}
-
-// tracer counts what goes over the connections of a pool.
-type tracer struct {
-	mu                        sync.Mutex
-	queries, batches, batched int
-	sent                      map[string]int
-}
-
-// TraceQueryStart implements pgx.QueryTracer.
-func (t *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.queries++
-	t.count(data.SQL)
-	return ctx
-}
-
-// TraceQueryEnd implements pgx.QueryTracer.
-func (*tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
-
-// TraceBatchStart implements pgx.BatchTracer.
-func (t *tracer) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.batches++
-	t.batched += data.Batch.Len()
-	for _, q := range data.Batch.QueuedQueries {
-		t.count(q.SQL)
-	}
-	return ctx
-}
-
-// TraceBatchQuery implements pgx.BatchTracer.
-func (*tracer) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
-
-// TraceBatchEnd implements pgx.BatchTracer.
-func (*tracer) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
-
-func (t *tracer) count(sql string) {
-	if t.sent == nil {
-		t.sent = map[string]int{}
-	}
-	t.sent[shortened(sql)]++
-}
-
-var (
-	_ pgx.QueryTracer = (*tracer)(nil)
-	_ pgx.BatchTracer = (*tracer)(nil)
-)
-
-// shortened fits into a line.
-func shortened(sql string) string {
-	sql = strings.Join(strings.Fields(sql), " ")
-	if len(sql) > 150 {
-		sql = sql[:150] + "…"
-	}
-	return sql
 }

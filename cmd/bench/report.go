@@ -22,6 +22,7 @@ type report struct {
 	Seconds    float64   `json:"seconds"`
 	Go         string    `json:"go"`
 	CPUs       int       `json:"cpus"`
+	Load       float64   `json:"load_before"` // the load average when it began
 	Postgres   int       `json:"postgres"`
 	FdatasyncP float64   `json:"fdatasync_ms"` // the median of a write of 8 kB
 	Time       string    `json:"time_per_measurement"`
@@ -41,8 +42,8 @@ type aim struct {
 
 var aims = []aim{
 	{"runs/own SQL", partRuns, "c=64", vsOwnSQL, false, 0.75},
-	{"commits/run at 1", partRuns, "c=1", "commits " + each1, true, 6},
-	{"commits/run at 64", partRuns, "c=64", "commits " + each1, true, 1.5},
+	{"commits/run at 1", partRuns, "c=1", commits, true, 6},
+	{"commits/run at 64", partRuns, "c=64", commits, true, 1.5},
 	{"run p50 at 1", partRuns, "c=1", "latency p50", true, 6},
 	{"256 streams p99", partPaced, "256" + streamsHint, addedTime + " p99", true, 8},
 	{"1000 streams p99", partPaced, "1000" + streamsHint, addedTime + " p99", true, 25},
@@ -83,8 +84,8 @@ func (f *figures) results() []result {
 
 // print writes the table, and the summary in one line as the last.
 func (r *report) print(w io.Writer) error {
-	fmt.Fprintf(w, "\nagentd %s, %s, Postgres %d, %d CPUs, fdatasync %s ms, %d rounds of %s, %s\n\n", r.Version, r.Go, r.Postgres, r.CPUs,
-		formatFloat(r.FdatasyncP), r.Rounds, r.Time, r.StartedAt.UTC().Format("2006-01-02 15:04 UTC"))
+	fmt.Fprintf(w, "\nagentd %s, %s, Postgres %d, %d CPUs, load %s before, fdatasync %s ms, %d rounds of %s, %s\n\n", r.Version, r.Go, r.Postgres, r.CPUs,
+		formatFloat(r.Load), formatFloat(r.FdatasyncP), r.Rounds, r.Time, r.StartedAt.UTC().Format("2006-01-02 15:04 UTC"))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "part\tcase\tfigure\tmedian\tmin–max\tunit")
 	part, item := "", ""

@@ -55,7 +55,10 @@ func (cmd runCmd) Run(ctx context.Context, streams *std) (err error) {
 	}()
 	b := &bench{sizes: s, agentd: cmd.Agentd, say: streams.err}
 	r := report{
-		Version: version, StartedAt: time.Now(), Go: goVersion(), CPUs: runtime.NumCPU(), Time: s.time.String(), Rounds: s.rounds,
+		Version: version, StartedAt: time.Now(), Go: goVersion(), CPUs: runtime.NumCPU(), Load: loadAverage(), Time: s.time.String(), Rounds: s.rounds,
+	}
+	if r.Load > float64(r.CPUs)/2 {
+		b.note(fmt.Sprintf("other programs use this machine (load %s): even the ratios say little", formatFloat(r.Load)))
 	}
 	err = withDir(func(dir string) (err error) {
 		b.dir = dir
