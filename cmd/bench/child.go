@@ -44,7 +44,7 @@ var (
 // says of agentd and of models does not count.
 func (b *bench) startAgentd(ctx context.Context, database string, env []string, args ...string) (*child, error) {
 	env = append([]string{"AGENTD_DATABASE_URL=" + database, "AGENTD_LISTEN=127.0.0.1:0"}, env...)
-	return startChild(ctx, b.agentd, env, append([]string{"serve"}, args...)...)
+	return startChild(ctx, startLimit, b.agentd, env, append([]string{"serve"}, args...)...)
 }
 
 // startNode starts this program as a process with a paced model.
@@ -53,11 +53,11 @@ func (b *bench) startNode(ctx context.Context, database string) (*child, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return startChild(ctx, self, nil, "node", "--database-url="+database, "--every="+paceEvery.String())
+	return startChild(ctx, startLimit, self, nil, "node", "--database-url="+database, "--every="+paceEvery.String())
 }
 
 // startChild returns once the process serves. It is killed when ctx ends.
-func startChild(ctx context.Context, binary string, env []string, args ...string) (*child, error) {
+func startChild(ctx context.Context, patience time.Duration, binary string, env []string, args ...string) (*child, error) {
 	c := &child{cmd: exec.CommandContext(ctx, binary, args...), done: make(chan struct{})}
 	dieWithUs(c.cmd)
 	c.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, env...)
@@ -74,7 +74,7 @@ func startChild(ctx context.Context, binary string, env []string, args ...string
 		c.read(out, serving)
 		_ = c.cmd.Wait() // how it ended says nothing that it has not said itself
 	}()
-	limit := time.NewTimer(startLimit)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	select {
 	case <-serving:
@@ -82,7 +82,7 @@ func startChild(ctx context.Context, binary string, env []string, args ...string
 	case <-c.done:
 		err = errors.New("it ended")
 	case <-limit.C:
-		err = fmt.Errorf("it does not serve after %s", startLimit)
+		err = fmt.Errorf("it does not serve after %s", patience)
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
@@ -109,6 +109,7 @@ func (c *child) read(out io.Reader, serving chan<- struct{}) {
 			close(serving)
 		}
 	}
+	_, _ = io.Copy(io.Discard, out) // behind a line that is too long
 }
 
 func (c *child) lastWords() string {

@@ -96,6 +96,7 @@ func (b *bench) measureIdle(ctx context.Context) error {
 type outcome struct{ first, delta, over time.Duration }
 
 func oneMessage(ctx context.Context, c client, url, sessionID string) (o outcome, err error) {
+	group, ctx := errgroup.WithContext(ctx) // a message that is refused ends the stream too
 	s, err := subscribe(ctx, url, sessionID, "", 4096)
 	if err != nil {
 		return o, err
@@ -105,7 +106,6 @@ func oneMessage(ctx context.Context, c client, url, sessionID string) (o outcome
 		return o, fmt.Errorf("read an event stream: %w", err)
 	}
 	from := time.Now()
-	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.start(ctx, sessionID, userText) })
 	group.Go(func() error {
 		for {

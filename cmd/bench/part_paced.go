@@ -114,8 +114,8 @@ func (b *bench) window(ctx, listening context.Context, part, item string, node *
 		l.open(from)
 	}
 	server, db, self := processCPU(node.pid()), familyCPU(b.pg.server.PID()), selfCPU()
-	if err := pause(listening, b.time); err != nil {
-		return fmt.Errorf("a stream has ended early: %w", err)
+	if err := hold(listening, b.time); err != nil {
+		return err
 	}
 	wall := time.Since(from)
 	server, db, self = processCPU(node.pid())-server, familyCPU(b.pg.server.PID())-db, selfCPU()-self
@@ -137,6 +137,14 @@ func (b *bench) window(ctx, listening context.Context, part, item string, node *
 		b.add(part, item, "agentd memory", "MB", now)
 	}
 	return ctx.Err()
+}
+
+// hold waits while streams that have no end go on.
+func hold(listening context.Context, d time.Duration) error {
+	if err := pause(listening, d); err != nil {
+		return fmt.Errorf("a stream has ended early: %w", context.Cause(listening))
+	}
+	return nil
 }
 
 // listen ends when the connection is closed, which is an error for a stream that

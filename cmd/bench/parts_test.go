@@ -11,11 +11,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
@@ -252,19 +255,30 @@ func TestASubscriptionReadsLongLinesAndSaysWhatIsWrong(t *testing.T) {
 
 func TestAChildThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
 	t.Parallel()
-	if _, err := startChild(t.Context(), "/nowhere/agentd", nil); err == nil || !strings.Contains(err.Error(), "start /nowhere/agentd") {
+	if _, err := startChild(t.Context(), startLimit, "/nowhere/agentd", nil); err == nil || !strings.Contains(err.Error(), "start /nowhere/agentd") {
 		t.Errorf("no binary: %v", err)
 	}
-	_, err := startChild(t.Context(), stub(t, "echo which database? >&2; exit 1"), nil)
+	_, err := startChild(t.Context(), startLimit, stub(t, "echo which database? >&2; exit 1"), nil)
 	if err == nil || !strings.Contains(err.Error(), "it ended: which database?") {
 		t.Errorf("it ends: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	t.Cleanup(cancel)
-	if _, err := startChild(ctx, stub(t, "exec sleep 60"), nil); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := startChild(ctx, startLimit, stub(t, "exec sleep 60"), nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it says nothing: %v", err)
 	}
-	c, err := startChild(t.Context(), stub(t, `
+	id := filepath.Join(t.TempDir(), "id")
+	_, err = startChild(t.Context(), 300*time.Millisecond, stub(t, "echo $$ > "+id+"; exec sleep 60"), nil)
+	if err == nil || !strings.Contains(err.Error(), "it does not serve after 300ms") {
+		t.Errorf("it does not serve in time: %v", err)
+	}
+	if text, err := os.ReadFile(id); err == nil { // it has come that far
+		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			t.Errorf("process %d is left: %v", pid, err)
+		}
+	}
+	c, err := startChild(t.Context(), startLimit, stub(t, `
 		echo 'level=INFO msg="worker takes jobs" worker=w1' >&2
 		echo 'level=INFO msg=serving url=http://127.0.0.1:1' >&2
 		exec sleep 60`), nil)
@@ -274,6 +288,35 @@ func TestAChildThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
 	t.Cleanup(c.kill)
 	if c.url != "http://127.0.0.1:1" || c.workerID() != "w1" || c.pid() <= 0 {
 		t.Errorf("url %q, worker %q", c.url, c.workerID())
+	}
+}
+
+func TestAStreamThatEndsEndsTheMeasurement(t *testing.T) {
+	t.Parallel()
+	group, listening := errgroup.WithContext(t.Context())
+	group.Go(func() error { return io.EOF })
+	if err := hold(listening, time.Minute); !errors.Is(err, io.EOF) || !strings.Contains(err.Error(), "ended early") {
+		t.Errorf("%v", err)
+	}
+	_ = group.Wait()
+}
+
+func TestAMessageThatIsRefusedEndsTheMeasurement(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			http.Error(w, "no", http.StatusInternalServerError)
+			return
+		}
+		_, _ = io.WriteString(w, "data: {}\n\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(web.Close)
+	c := newClient(web.URL)
+	t.Cleanup(c.close)
+	if _, err := oneMessage(t.Context(), c, web.URL, "s"); err == nil || !strings.Contains(err.Error(), "start a run") {
+		t.Errorf("%v", err)
 	}
 }
 
