@@ -22,6 +22,8 @@ import (
 type Commands interface {
 	// CreateSession gives the session that has the external id, if there is one.
 	CreateSession(ctx context.Context, cmd loop.CreateSession) (loop.SessionRef, error)
+	// UpdateSession merges; what changes nothing is no error.
+	UpdateSession(ctx context.Context, cmd loop.UpdateSession) error
 	// DeleteSession refuses with [loop.ErrBusy] while a run is active.
 	DeleteSession(ctx context.Context, tenantID, sessionID string, actor event.Actor) error
 	// StartRun returns once the message and the run are durable. What a hook
@@ -29,6 +31,8 @@ type Commands interface {
 	StartRun(ctx context.Context, cmd loop.StartRun) (loop.StartedRun, error)
 	// DecideApproval refuses with [loop.ErrDecided] if there is another answer.
 	DecideApproval(ctx context.Context, cmd loop.DecideApproval) (loop.Decided, error)
+	// RetryRun refuses with [loop.ErrNotRetryable] what has not failed, or for good.
+	RetryRun(ctx context.Context, cmd loop.RetryRun) (loop.RetriedRun, error)
 	// CancelRun may be repeated; [loop.ErrRunEnded] if the run ended otherwise.
 	CancelRun(ctx context.Context, cmd loop.CancelRun) error
 }

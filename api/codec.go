@@ -89,7 +89,7 @@ func blameJSON(data []byte, t protoreflect.MessageType) note {
 			value, ok := object[name]
 			delete(object, name)
 			if ok && !decodes(name, value, t) {
-				return note{Reason: "invalid_argument", Field: string(fd.Name()), Message: fmt.Sprintf("%s: is not of type %s, as it should be", fd.Name(), fd.Kind())}
+				return note{Reason: "invalid_argument", Field: string(fd.Name()), Message: fmt.Sprintf("%s: is not %s, as it should be", fd.Name(), typeOf(fd))}
 			}
 		}
 	}
@@ -102,6 +102,18 @@ func blameJSON(data []byte, t protoreflect.MessageType) note {
 		return note{Reason: "unknown_field", Field: name, Message: fmt.Sprintf("%q is no field of this request: it has %s", name, strings.Join(names, ", "))}
 	}
 	return note{Reason: "invalid_argument", Message: "a field is given twice, or two of which only one may be: send each once"}
+}
+
+// typeOf says what a field holds.
+func typeOf(fd protoreflect.FieldDescriptor) string {
+	switch {
+	case fd.IsMap(): // of which there are no others
+		return "a map of text to text"
+	case fd.IsList():
+		return "a list of " + fd.Kind().String()
+	default:
+		return "of type " + fd.Kind().String()
+	}
 }
 
 // decodes reports whether the field name of a message of type t takes value.

@@ -61,6 +61,7 @@ var foreseen = []struct {
 	{loop.ErrBlocked, connect.CodePermissionDenied, "input_blocked", "the message was refused by a check"},
 	{loop.ErrDecided, connect.CodeAborted, "already_decided", "the approval is already decided"},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
+	{loop.ErrNotRetryable, connect.CodeFailedPrecondition, "not_retryable", "the run cannot be retried"},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", "the session moved on in the meantime: try again"},
 	{loop.ErrUnavailable, connect.CodeUnavailable, "unavailable", "the database cannot be reached right now: try again"},
 	{loop.ErrNotAllowed, connect.CodeFailedPrecondition, "not_allowed", "the run or session does not allow that in its state"},
@@ -121,10 +122,13 @@ func (f *failure) addWhy(err error) {
 		busy    *loop.BusyError
 		blocked *loop.BlockedError
 		decided *loop.DecidedError
+		retry   *loop.RetryError
 	)
 	switch {
 	case errors.As(err, &busy):
 		f.detail.ActiveRunId = busy.ActiveRunID
+	case errors.As(err, &retry):
+		f.message += ": " + retry.Problem
 	case errors.As(err, &blocked):
 		f.message = blocked.Error()
 		f.detail.Blocked = &agentdv1.BlockReason{Code: blocked.ReasonCode, Text: blocked.Reason}

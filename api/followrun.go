@@ -83,26 +83,37 @@ func (f *runFollower) Next(ctx context.Context) ([]event.Event, error) {
 		if err != nil || len(events) == 0 {
 			return nil, err
 		}
-		if own := f.own(events); len(own) > 0 || !time.Now().Before(due) {
-			return own, nil
+		own, err := f.own(ctx, events)
+		if err != nil || len(own) > 0 || !time.Now().Before(due) {
+			return own, err
 		}
 	}
 }
 
-// own keeps the events of the run.
-func (f *runFollower) own(events []event.Event) []event.Event {
-	var own []event.Event
+// own keeps the events of the run, up to its end.
+func (f *runFollower) own(ctx context.Context, events []event.Event) (own []event.Event, err error) {
 	for _, e := range events {
 		if e.RunID != f.runID {
 			continue
 		}
 		own = append(own, e)
-		switch e.Type {
-		case event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled:
-			f.ended = true
-			return own
-		default:
+		if f.ended, err = f.endsWith(ctx, e); f.ended || err != nil {
+			return own, err
 		}
 	}
-	return own
+	return own, nil
+}
+
+// endsWith reports whether the event is the run's last one. A failure is not, if
+// the run was taken up again since.
+func (f *runFollower) endsWith(ctx context.Context, e event.Event) (bool, error) {
+	switch e.Type {
+	case event.TypeRunCompleted, event.TypeRunCancelled:
+		return true, nil
+	case event.TypeRunFailed:
+		run, err := f.Reader.GetRun(ctx, f.tenantID, f.runID)
+		return err == nil && run.EndedSeq == e.Seq, err
+	default:
+		return false, nil
+	}
 }

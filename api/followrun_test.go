@@ -122,6 +122,43 @@ func TestRunSSEFollowsALiveRunToItsEnd(t *testing.T) {
 	wantFrames(t, late.rest(), want[len(want)-3:])
 }
 
+func TestRunSSEGoesOnBehindAFailureThatWasNotTheEnd(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config, _ *http.Server) { c.Heartbeat = time.Hour })
+	sessionID := b.newSession(t)
+	run := b.start(t, sessionID, "go").RunID
+	fail := func() { b.append(t, sessionID, run, 0, event.RunFailed{Reason: event.FailModel, Error: "no"}) }
+	fail()
+	wantFrames(t, readFrames(t, b.get(t, runEventsPath(run, ""), nil).body).rest(), b.eventsOf(t, sessionID, run))
+	again, err := b.RetryRun(t.Context(), loop.RetryRun{TenantID: tenant, SessionID: sessionID, RunID: run, Actor: event.System("test")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := readFrames(t, b.get(t, runEventsPath(run, ""), nil).body)
+	got := []frame{live.event()}
+	fail()
+	want := b.eventsOf(t, sessionID, run)
+	wantFrames(t, append(got, live.rest()...), want)
+	wantFrames(t, readFrames(t, b.get(t, runEventsPath(run, ""), nil).body).rest(), want)
+	if res := b.get(t, runEventsPath(run, ""), lastID(again.Seq)); res.status != http.StatusOK {
+		t.Errorf("behind the first failure: %d, want what follows", res.status)
+	}
+	if res := b.get(t, runEventsPath(run, ""), lastID(want[len(want)-1].Seq)); res.status != http.StatusNoContent {
+		t.Errorf("behind the last one: %d, want 204", res.status)
+	}
+}
+
+func TestRunSSEThatCannotTellWhetherItIsTheEndIsCut(t *testing.T) {
+	t.Parallel()
+	b := setup(t, func(c *api.Config, _ *http.Server) { c.Reader = &runFails{Reader: c.Reader, after: 2} })
+	sessionID := b.newSession(t)
+	run := b.start(t, sessionID, "go").RunID
+	b.append(t, sessionID, run, 0, event.RunFailed{Reason: event.FailModel, Error: "no"})
+	if got := readFrames(t, b.get(t, runEventsPath(run, ""), nil).body).rest(); len(got) != 0 || !strings.Contains(b.logged.String(), "gone away") {
+		t.Errorf("got %+v, logged %s", got, b.logged)
+	}
+}
+
 func TestRunSSERefusals(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -56,8 +57,9 @@ type refusedError struct{ note note }
 // Error returns the sentence for the client.
 func (e *refusedError) Error() string { return e.note.Message }
 
-// prose are the fields that people write. All other text is an identifier.
-var prose = map[protoreflect.Name]bool{"text": true, "reason": true}
+// prose are the fields that people write, and the values of metadata are, too.
+// All other text is an identifier.
+var prose = map[protoreflect.Name]bool{"text": true, "reason": true, "title": true, "query": true}
 
 type repairedKey struct{}
 
@@ -73,12 +75,32 @@ func received(ctx context.Context, message any) (context.Context, error) {
 	}
 	var err error
 	m.ProtoReflect().Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
-		if fd.Kind() == protoreflect.StringKind && !prose[fd.Name()] && strings.ContainsRune(v.String(), '\uFFFD') {
+		if slices.ContainsFunc(identifiers(fd, v), func(s string) bool { return strings.ContainsRune(s, '\uFFFD') }) {
 			err = invalid(string(fd.Name()), "is not valid text: send UTF-8 and no half of a surrogate pair")
 		}
 		return err == nil
 	})
 	return context.WithValue(ctx, repairedKey{}, true), err
+}
+
+// identifiers are the texts of a field that stand for something.
+func identifiers(fd protoreflect.FieldDescriptor, v protoreflect.Value) []string {
+	var list []string
+	switch {
+	case fd.IsMap():
+		v.Map().Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
+			list = append(list, key.String())
+			return true
+		})
+	case fd.Kind() != protoreflect.StringKind || prose[fd.Name()]:
+	case fd.IsList():
+		for i := range v.List().Len() {
+			list = append(list, v.List().Get(i).String())
+		}
+	default:
+		list = append(list, v.String())
+	}
+	return list
 }
 
 // proseRepaired reports whether the prose of the request was made valid here.

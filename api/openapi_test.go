@@ -228,12 +228,16 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	d, _ := b.documented(t)
 	advance := b.withHooks(t)
 	session, run, approvals := b.waiting(t, advance)
+	other := b.newSession(t)
+	failed := b.start(t, other, "hi").RunID
+	b.append(t, other, failed, 0, event.RunFailed{Reason: event.FailModel, Error: "no"})
 	calls := procedures()
 	maps.DeleteFunc(calls, func(_ string, m protoreflect.MethodDescriptor) bool { return m.IsStreamingServer() })
 	for _, ask := range []struct{ call, body string }{
-		{"SessionService/CreateSession", `{"externalId":"mine"}`},
+		{"SessionService/CreateSession", `{"externalId":"mine","title":"t","user":"u","metadata":{"k":"v"}}`},
 		{"SessionService/GetSession", `{"externalId":"mine"}`},
-		{"SessionService/ListSessions", `{"pageSize":1}`},
+		{"SessionService/ListSessions", `{"pageSize":1,"metadata":{"k":"v"}}`},
+		{"SessionService/UpdateSession", fmt.Sprintf(`{"sessionId":%q,"title":"x","metadata":{"l":"m"},"removeMetadata":["k"]}`, session)},
 		{"SessionService/ListMessages", fmt.Sprintf(`{"sessionId":%q}`, session)},
 		{"SessionService/ListEvents", fmt.Sprintf(`{"sessionId":%q,"after":"1"}`, session)},
 		{"RunService/GetRun", fmt.Sprintf(`{"runId":%q}`, run)},
@@ -242,6 +246,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		{"ApprovalService/DecideApproval", fmt.Sprintf(`{"approvalId":%q,"decision":"APPROVAL_DECISION_DENY","reason":"no"}`, approvals[0].ID)},
 		{"ApprovalService/GetApproval", fmt.Sprintf(`{"approvalId":%q}`, approvals[0].ID)},
 		{"LedgerService/ListDecisions", fmt.Sprintf(`{"sessionId":%q}`, session)},
+		{"RunService/RetryRun", fmt.Sprintf(`{"runId":%q}`, failed)},
 		{"RunService/CancelRun", fmt.Sprintf(`{"runId":%q}`, run)},
 		{"SessionService/DeleteSession", fmt.Sprintf(`{"sessionId":%q}`, session)},
 		{"RunService/StartRun", fmt.Sprintf(`{"sessionId":%q,"text":"hi"}`, b.newSession(t))},
@@ -263,16 +268,16 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	for path := range calls {
 		t.Errorf("%s is not held against the document", path)
 	}
-	failed, err := io.ReadAll(b.post(t, getRun, `{"runId":"`+uuid.NewString()+`"}`).body)
+	refused, err := io.ReadAll(b.post(t, getRun, `{"runId":"`+uuid.NewString()+`"}`).body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantSchema(t, schemaOf(t, d, "CallError"), "an error of a call", failed)
-	if failed, err = io.ReadAll(b.get(t, runEventsPath("nope", ""), nil).body); err != nil {
+	wantSchema(t, schemaOf(t, d, "CallError"), "an error of a call", refused)
+	if refused, err = io.ReadAll(b.get(t, runEventsPath("nope", ""), nil).body); err != nil {
 		t.Fatal(err)
 	}
-	wantSchema(t, schemaOf(t, d, "RouteError"), "an error of a route", failed)
-	other, _ := b.finishedSession(t)
+	wantSchema(t, schemaOf(t, d, "RouteError"), "an error of a route", refused)
+	other, _ = b.finishedSession(t)
 	kinds := map[event.Type]bool{}
 	for _, fr := range readFrames(t, b.get(t, eventsPath(other, "?until=idle"), nil).body).rest() {
 		wantSchema(t, schemaOf(t, d, "StreamedEvent"), "an event", fr.data)

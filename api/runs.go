@@ -34,7 +34,7 @@ func (s *runService) StartRun(ctx context.Context, req *connect.Request[agentdv1
 	p := principalOf(ctx)
 	run, err := s.Commands.StartRun(ctx, loop.StartRun{
 		TenantID: p.tenantID, SessionID: id, Agent: m.GetAgent(), Text: m.GetText(),
-		IdempotencyKey: m.GetIdempotencyKey(), Actor: p.actor, Sanitized: proseRepaired(ctx),
+		IdempotencyKey: m.GetIdempotencyKey(), ReplaceFrom: m.GetReplaceFrom(), Actor: p.actor, Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {
 		return nil, err
@@ -102,4 +102,17 @@ func (s *runService) CancelRun(ctx context.Context, req *connect.Request[agentdv
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.CancelRunResponse{}), nil
+}
+
+func (s *runService) RetryRun(ctx context.Context, req *connect.Request[agentdv1.RetryRunRequest]) (*connect.Response[agentdv1.RetryRunResponse], error) {
+	run, err := s.run(ctx, req.Msg.GetRunId())
+	if err != nil {
+		return nil, err
+	}
+	p := principalOf(ctx)
+	again, err := s.Commands.RetryRun(ctx, loop.RetryRun{TenantID: p.tenantID, SessionID: run.SessionID, RunID: run.ID, Actor: p.actor})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.RetryRunResponse{After: uint64(again.Seq), AlreadyRetried: again.Repeated}), nil
 }

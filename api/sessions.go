@@ -23,8 +23,11 @@ func (s *sessionService) CreateSession(ctx context.Context, req *connect.Request
 	if err := checkName("external_id", req.Msg.GetExternalId()); err != nil {
 		return nil, err
 	}
-	p := principalOf(ctx)
-	ref, err := s.Commands.CreateSession(ctx, loop.CreateSession{TenantID: p.tenantID, ExternalID: req.Msg.GetExternalId(), Actor: p.actor})
+	p, m := principalOf(ctx), req.Msg
+	ref, err := s.Commands.CreateSession(ctx, loop.CreateSession{
+		TenantID: p.tenantID, ExternalID: m.GetExternalId(), Title: m.GetTitle(), User: m.GetUser(), Metadata: m.GetMetadata(),
+		Actor: p.actor, Sanitized: proseRepaired(ctx),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -56,12 +59,38 @@ func (s *sessionService) sessionByName(ctx context.Context, tenantID string, req
 	return head.SessionID, err
 }
 
+func (s *sessionService) UpdateSession(ctx context.Context, req *connect.Request[agentdv1.UpdateSessionRequest]) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
+	p, m := principalOf(ctx), req.Msg
+	id, err := parseID("session_id", m.GetSessionId())
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := metadataPatch(m.GetMetadata(), m.GetRemoveMetadata())
+	if err != nil {
+		return nil, err
+	}
+	err = s.Commands.UpdateSession(ctx, loop.UpdateSession{
+		TenantID: p.tenantID, SessionID: id, Title: m.Title, Metadata: metadata, Actor: p.actor, Sanitized: proseRepaired(ctx),
+	})
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.Reader.GetSession(ctx, p.tenantID, id)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.UpdateSessionResponse{Session: wireSession(info)}), nil
+}
+
 func (s *sessionService) ListSessions(ctx context.Context, req *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
 	pg, err := page(req.Msg.GetPageSize(), req.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Reader.ListSessions(ctx, principalOf(ctx).tenantID, loop.SessionFilter{}, pg)
+	filter := loop.SessionFilter{
+		User: req.Msg.GetUser(), Query: req.Msg.GetQuery(), Metadata: req.Msg.GetMetadata(), ActiveOnly: req.Msg.GetActiveOnly(),
+	}
+	list, err := s.Reader.ListSessions(ctx, principalOf(ctx).tenantID, filter, pg)
 	if errors.Is(err, loop.ErrNotFound) {
 		err = errBadPageToken
 	}
@@ -98,7 +127,7 @@ func (s *sessionService) ListMessages(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.Reader.ListMessages(ctx, tenantID, id, loop.MessageFilter{}, pg)
+	list, err := s.Reader.ListMessages(ctx, tenantID, id, loop.MessageFilter{Replaced: req.Msg.GetIncludeReplaced()}, pg)
 	if err != nil {
 		return nil, s.blamePage(ctx, err, tenantID, id, pg)
 	}

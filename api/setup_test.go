@@ -140,6 +140,7 @@ func (b *backend) GetSession(ctx context.Context, tenantID, sessionID string) (l
 	head, err := b.Head(ctx, tenantID, sessionID)
 	return loop.SessionInfo{
 		ID: s.SessionID, TenantID: s.TenantID, ExternalID: s.ExternalID, LastSeq: s.LastSeq, ActiveRunID: head.ActiveRunID,
+		Title: s.Title, User: s.User, Metadata: s.Metadata,
 		CreatedAt: events[0].At, UpdatedAt: events[len(events)-1].At,
 	}, err
 }
@@ -165,26 +166,46 @@ func pageOf[T any](list []T, p loop.Page, id func(T) string) ([]T, error) {
 	return list[:min(len(list), p.Limit)], nil
 }
 
-func (b *backend) ListSessions(ctx context.Context, tenantID string, _ loop.SessionFilter, p loop.Page) ([]loop.SessionInfo, error) {
+func (b *backend) ListSessions(ctx context.Context, tenantID string, f loop.SessionFilter, p loop.Page) ([]loop.SessionInfo, error) {
 	var list []loop.SessionInfo
 	b.each(func(id string) {
-		if info, err := b.GetSession(ctx, tenantID, id); err == nil {
+		if info, err := b.GetSession(ctx, tenantID, id); err == nil && passes(info, f) {
 			list = append(list, info)
 		}
 	})
 	return pageOf(list, p, func(i loop.SessionInfo) string { return i.ID })
 }
 
-func (b *backend) ListMessages(ctx context.Context, tenantID, sessionID string, _ loop.MessageFilter, p loop.Page) ([]loop.MessageInfo, error) {
-	s, events, err := b.state(ctx, tenantID, sessionID)
+func passes(i loop.SessionInfo, f loop.SessionFilter) bool {
+	for k, v := range f.Metadata {
+		if i.Metadata[k] != v {
+			return false
+		}
+	}
+	return (f.User == "" || i.User == f.User) && strings.Contains(strings.ToLower(i.Title), f.Query) && (!f.ActiveOnly || i.ActiveRunID != "")
+}
+
+func (b *backend) ListMessages(ctx context.Context, tenantID, sessionID string, f loop.MessageFilter, p loop.Page) ([]loop.MessageInfo, error) {
+	_, events, err := b.state(ctx, tenantID, sessionID)
 	if err != nil {
 		return nil, err
 	}
-	var list []loop.MessageInfo
-	for _, m := range s.Messages {
-		e := events[m.Position-1]
-		list = append(list, loop.MessageInfo{Message: m, Turn: e.Turn, CreatedAt: e.At})
+	var (
+		list []loop.MessageInfo
+		s    loop.State
+	)
+	for _, e := range events {
+		s = loop.Fold(s, e)
+		for i := range list {
+			if there := slices.ContainsFunc(s.Messages, func(m hooks.Message) bool { return m.ID == list[i].ID }); !there && list[i].ReplacedSeq == 0 {
+				list[i].ReplacedSeq = e.Seq
+			}
+		}
+		if n := len(s.Messages); n > 0 && s.Messages[n-1].Position == e.Seq {
+			list = append(list, loop.MessageInfo{Message: s.Messages[n-1], Turn: e.Turn, CreatedAt: e.At})
+		}
 	}
+	list = slices.DeleteFunc(list, func(m loop.MessageInfo) bool { return m.ReplacedSeq > 0 && !f.Replaced })
 	return pageOf(list, p, func(m loop.MessageInfo) string { return m.ID })
 }
 
@@ -195,7 +216,7 @@ func (b *backend) runs(ctx context.Context, tenantID, sessionID string) ([]loop.
 		info := loop.RunInfo{
 			ID: r.ID, SessionID: sessionID, Agent: r.Agent, Status: r.Status, Reason: r.Reason, Error: r.Error,
 			MessageID: r.MessageID, AssistantMessageID: r.AssistantMessageID, CancelRequested: r.CancelRequested,
-			Turns: len(r.Turns), CreatedAt: r.CreatedAt,
+			Turns: len(r.Turns), CreatedAt: r.CreatedAt, EndedSeq: r.EndedSeq, Retries: r.Retries,
 		}
 		for _, t := range r.Turns {
 			info.InputTokens += t.Usage.InputTokens

@@ -11,6 +11,7 @@ import (
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/sse"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // The limits of what a request may hold.
@@ -69,6 +70,21 @@ func checkPolicy(policy string) error {
 		return nil
 	}
 	return invalid("policy", fmt.Sprintf("%q is not supported: the only policy is reject, which is also the default", policy))
+}
+
+// metadataPatch says what keys are to have; nil is nothing.
+func metadataPatch(set map[string]string, remove []string) (map[string]*string, error) {
+	patch := map[string]*string{}
+	for _, k := range remove {
+		if _, ok := set[k]; ok {
+			return nil, invalid("remove_metadata", fmt.Sprintf("has %q, which metadata has, too: send it in one of them", event.Shorten(k, 80)))
+		}
+		patch[k] = nil
+	}
+	for k, v := range set {
+		patch[k] = &v
+	}
+	return patch, nil
 }
 
 // checkAfter turns a cursor of the wire into a seq.

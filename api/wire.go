@@ -32,6 +32,9 @@ func wireSession(s loop.SessionInfo) *agentdv1.Session {
 		UpdatedAt:   timestamppb.New(s.UpdatedAt),
 		LastSeq:     uint64(s.LastSeq),
 		ActiveRunId: s.ActiveRunID,
+		Title:       s.Title,
+		User:        s.User,
+		Metadata:    s.Metadata,
 	}
 }
 
@@ -52,6 +55,8 @@ func wireRun(r loop.RunInfo) *agentdv1.Run {
 		CreatedAt:          timestamppb.New(r.CreatedAt),
 		StartedAt:          wireTime(r.StartedAt),
 		EndedAt:            wireTime(r.EndedAt),
+		Retries:            uint32(r.Retries),
+		EndedSeq:           uint64(r.EndedSeq),
 	}
 }
 
@@ -92,6 +97,8 @@ func wireMessage(m loop.MessageInfo) *agentdv1.Message {
 		Partial:   m.Partial,
 		Position:  uint64(m.Position),
 		CreatedAt: timestamppb.New(m.CreatedAt),
+
+		ReplacedSeq: uint64(m.ReplacedSeq),
 	}
 	for _, p := range m.Parts {
 		if part := wirePart(p); part != nil {

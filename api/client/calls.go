@@ -31,6 +31,13 @@ func (c *Client) session(ctx context.Context, r *agentdv1.GetSessionRequest) (*a
 	return response.GetSession(), err
 }
 
+// UpdateSession changes the title and the metadata, and gives the session as it
+// is then.
+func (c *Client) UpdateSession(ctx context.Context, r *agentdv1.UpdateSessionRequest) (*agentdv1.Session, error) {
+	response, err := call(ctx, c, c.sessions.UpdateSession, r)
+	return response.GetSession(), err
+}
+
 // DeleteSession hides a session. One with an active run is refused with
 // session_busy.
 func (c *Client) DeleteSession(ctx context.Context, sessionID string) error {
@@ -70,6 +77,12 @@ func (c *Client) GetRun(ctx context.Context, runID string) (*agentdv1.Run, error
 func (c *Client) CancelRun(ctx context.Context, runID, reason string) error {
 	_, err := call(ctx, c, c.runs.CancelRun, &agentdv1.CancelRunRequest{RunId: runID, Reason: reason})
 	return err
+}
+
+// RetryRun takes a failed run up again. One that has not failed, or for good, is
+// refused with not_retryable.
+func (c *Client) RetryRun(ctx context.Context, runID string) (*agentdv1.RetryRunResponse, error) {
+	return call(ctx, c, c.runs.RetryRun, &agentdv1.RetryRunRequest{RunId: runID})
 }
 
 // GetApproval finds an approval by its id.

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
@@ -73,8 +72,8 @@ func (l *lister) ListEvents(_ context.Context, r *connect.Request[agentdv1.ListE
 		if seq == 4 {
 			run = "other"
 		}
-		if seq == 6 {
-			kind = event.TypeRunCompleted
+		if seq == 2 || seq == 6 { // the second time for good
+			kind = event.TypeRunFailed
 		}
 		return of(run, seq, kind)
 	})}), err
@@ -171,7 +170,7 @@ func TestAListEndsWithItsErrorAndStartsAnew(t *testing.T) {
 func TestWatchRunOfARunThatHasEndedReadsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	l := &lister{n: 9, pages: make(chan string, 100)}
-	c := serve(t, handlers{sessions: l, runs: &oneRun{run: &agentdv1.Run{Id: "r", SessionId: "s", EndedAt: timestamppb.Now()}}})
+	c := serve(t, handlers{sessions: l, runs: &oneRun{runs: []*agentdv1.Run{{Id: "r", SessionId: "s", EndedSeq: 6}}}})
 	for after, want := range map[uint64][]uint64{0: {1, 2, 3, 5, 6}, 4: {5, 6}} {
 		if seqs, err := take(c.WatchRun(t.Context(), "r", after), -1); err != nil || !slices.Equal(seqs, want) {
 			t.Errorf("after %d: %v, %v", after, seqs, err)

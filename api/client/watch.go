@@ -26,29 +26,44 @@ func (c *Client) Watch(ctx context.Context, sessionID string, after uint64) iter
 }
 
 // WatchRun is Watch for the events of one run, and ends behind the run's last
-// one, without an error. Nothing is yielded if the cursor is there already.
+// one, without an error. Nothing is yielded if the cursor is there already. Once
+// a failed run is taken up again, its failure is not the last event any more.
 func (c *Client) WatchRun(ctx context.Context, runID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
 	return func(yield func(*agentdv1.Event, error) bool) {
 		o := c.stream()
-		found, err := persist(ctx, o, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: runID})
+		run, err := c.runNow(ctx, o, runID)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		run := found.GetRun()
 		// A run that had not ended by then has its last event above any cursor
 		// that there was. One that had may have it below, and then a stream would
 		// wait for ever.
 		events := c.watch(ctx, o, run.GetSessionId(), after)
-		if run.GetEndedAt() != nil {
+		if run.GetEndedSeq() > 0 {
 			events = c.events(ctx, o, &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), After: after, PageSize: eventsPage})
 		}
 		for e, err := range events {
 			if err == nil && e.GetRunId() != run.GetId() {
 				continue
 			}
-			if !yield(e, err) || err != nil || ends(e) {
+			if !yield(e, err) || err != nil {
 				return
+			}
+			switch event.Type(e.GetType()) {
+			case event.TypeRunCompleted, event.TypeRunCancelled:
+				return
+			case event.TypeRunFailed:
+				if run.GetEndedSeq() == 0 {
+					if run, err = c.runNow(ctx, o, runID); err != nil {
+						yield(nil, err)
+						return
+					}
+				}
+				if e.GetSeq() == run.GetEndedSeq() {
+					return
+				}
+			default:
 			}
 		}
 	}
@@ -57,14 +72,10 @@ func (c *Client) WatchRun(ctx context.Context, runID string, after uint64) iter.
 // eventsPage is the most that the server gives at once.
 const eventsPage = 500
 
-// ends reports whether the event is the last one of a run.
-func ends(e *agentdv1.Event) bool {
-	switch event.Type(e.GetType()) {
-	case event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled:
-		return true
-	default:
-		return false
-	}
+// runNow is a run as it stands, asked for within an outage of the caller's.
+func (c *Client) runNow(ctx context.Context, o *outage, runID string) (*agentdv1.Run, error) {
+	response, err := persist(ctx, o, c.runs.GetRun, &agentdv1.GetRunRequest{RunId: runID})
+	return response.GetRun(), err
 }
 
 func (c *Client) stream() *outage { return &outage{Client: c, forever: c.patience == 0} }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -223,28 +224,55 @@ func TestAPatienceEndsAStream(t *testing.T) {
 	}
 }
 
-// oneRun is a server with one run, in a session that has others.
+// oneRun is a server with one run, in a session that has others. It is shown as
+// each of runs in turn, the last one for ever, and then as err if that is set.
 type oneRun struct {
 	agentdv1connect.UnimplementedRunServiceHandler
-	run *agentdv1.Run
-	err error
+	mu   sync.Mutex
+	runs []*agentdv1.Run
+	err  error
 }
 
 func (s *oneRun) GetRun(context.Context, *connect.Request[agentdv1.GetRunRequest]) (*connect.Response[agentdv1.GetRunResponse], error) {
-	return connect.NewResponse(&agentdv1.GetRunResponse{Run: s.run}), s.err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.runs) == 0 {
+		return nil, s.err
+	}
+	run := s.runs[0]
+	if len(s.runs) > 1 || s.err != nil {
+		s.runs = s.runs[1:]
+	}
+	return connect.NewResponse(&agentdv1.GetRunResponse{Run: run}), nil
 }
 
 func TestWatchRunEndsBehindTheRun(t *testing.T) {
 	t.Parallel()
-	run := &agentdv1.Run{Id: "r", SessionId: "s"}
+	under, over := &agentdv1.Run{Id: "r", SessionId: "s"}, &agentdv1.Run{Id: "r", SessionId: "s", EndedSeq: 8}
 	for _, end := range []event.Type{event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled} {
 		w := newWatchable(
 			sends(nil, delta(5), of("other", 6, event.TypeRunCompleted), of("r", 7, event.TypeRunSuspended)),
 			stays(nil, of("r", 8, end), of("r", 9, event.TypeRunCreated)),
 		)
-		seqs, err := take(serve(t, handlers{sessions: w, runs: &oneRun{run: run}}).WatchRun(t.Context(), "r", 4), -1)
+		seqs, err := take(serve(t, handlers{sessions: w, runs: &oneRun{runs: []*agentdv1.Run{under, over}}}).WatchRun(t.Context(), "r", 4), -1)
 		if err != nil || !slices.Equal(seqs, []uint64{5, 7, 8}) {
 			t.Errorf("%s: got %v, %v", end, seqs, err)
+		}
+	}
+}
+
+func TestWatchRunGoesOnBehindAFailureThatWasNotTheEnd(t *testing.T) {
+	t.Parallel()
+	failed := func(seq uint64) *agentdv1.Event { return of("r", seq, event.TypeRunFailed) }
+	under, over := &agentdv1.Run{Id: "r", SessionId: "s"}, &agentdv1.Run{Id: "r", SessionId: "s", EndedSeq: 9}
+	for name, runs := range map[string][]*agentdv1.Run{
+		"under way again": {under, under, over},
+		"failed again":    {under, over},
+	} {
+		w := newWatchable(stays(nil, failed(5), delta(6), failed(9), delta(10)))
+		seqs, err := take(serve(t, handlers{sessions: w, runs: &oneRun{runs: runs}}).WatchRun(t.Context(), "r", 4), -1)
+		if err != nil || !slices.Equal(seqs, []uint64{5, 6, 9}) {
+			t.Errorf("%s: got %v, %v", name, seqs, err)
 		}
 	}
 }
@@ -252,11 +280,13 @@ func TestWatchRunEndsBehindTheRun(t *testing.T) {
 func TestWatchRunTellsWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	gone := refusal(t, connect.CodeNotFound, &agentdv1.ErrorReason{Reason: "not_found"})
+	under := []*agentdv1.Run{{Id: "r", SessionId: "s"}}
 	for name, h := range map[string]handlers{
-		"no run":     {runs: &oneRun{err: gone}},
-		"no session": {runs: &oneRun{run: &agentdv1.Run{Id: "r", SessionId: "s"}}, sessions: newWatchable(sends(gone))},
+		"no run":                   {runs: &oneRun{err: gone}},
+		"no session":               {runs: &oneRun{runs: under}, sessions: newWatchable(sends(gone))},
+		"no run behind its events": {runs: &oneRun{runs: under, err: gone}, sessions: newWatchable(stays(nil, of("r", 1, event.TypeRunFailed)))},
 	} {
-		if seqs, err := take(serve(t, h).WatchRun(t.Context(), "r", 0), -1); client.ReasonOf(err) != "not_found" || len(seqs) > 0 {
+		if seqs, err := take(serve(t, h).WatchRun(t.Context(), "r", 0), -1); client.ReasonOf(err) != "not_found" || len(seqs) > 1 {
 			t.Errorf("%s: got %v, %v", name, seqs, err)
 		}
 	}

@@ -13,7 +13,8 @@ type cli struct {
 	Serve     serveCmd     `cmd:"" help:"Serve the API, or work on runs, or both, over a Postgres of yours."`
 	Migrate   migrateCmd   `cmd:"" help:"Bring a database to the schema of this binary."`
 	Chat      chatCmd      `cmd:"" help:"Talk to an agent. From a pipe: one message a line in, the answers out."`
-	Runs      runsCmd      `cmd:"" help:"List runs, or show one."`
+	Sessions  sessionsCmd  `cmd:"" help:"List sessions, show what was said in one, give it a title."`
+	Runs      runsCmd      `cmd:"" help:"List runs, show, cancel or retry one."`
 	Approvals approvalsCmd `cmd:"" help:"List the tool calls that wait for a person, and answer."`
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
 	Ledger    ledgerCmd    `cmd:"" help:"Read, verify, export and erase what hooks decided."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"github.com/google/uuid"
@@ -69,4 +70,28 @@ func findSession(ctx context.Context, c *client.Client, name string, create bool
 func looksOurs(name string) bool {
 	_, err := uuid.Parse(name)
 	return err == nil && len(name) == len(uuid.Nil.String())
+}
+
+// collect returns all of a list.
+func collect[T any](list iter.Seq2[T, error]) ([]T, error) {
+	var all []T
+	for v, err := range list {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// first are the first n of a list.
+func first[T any](n int, list iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		left := n
+		for v, err := range list {
+			if left--; !yield(v, err) || left == 0 {
+				return
+			}
+		}
+	}
 }

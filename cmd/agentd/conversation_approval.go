@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"iter"
 	"slices"
 
 	"github.com/seed-2ca4966b/agentd/api/client"
@@ -61,18 +60,6 @@ func openApprovals(ctx context.Context, c *client.Client, request *agentdv1.List
 	list, err := collect(c.Approvals(ctx, request))
 	slices.Reverse(list)
 	return list, err
-}
-
-// collect returns all of a list.
-func collect[T any](list iter.Seq2[T, error]) ([]T, error) {
-	var all []T
-	for v, err := range list {
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, v)
-	}
-	return all, nil
 }
 
 // decide sends an answer that holds for these arguments and no others.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,23 +13,24 @@ import (
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
-// readmeTour is the block of code in a part of the README, which must not be
-// empty.
+// readmeTour is the block of code in a part of the README.
 func readmeTour(t *testing.T, part string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
-	if err != nil {
-		t.Fatal(err)
+	return tour(t, document(t, "README.md"), part)
+}
+
+// tour is the block of code in a part of a document, which must not be empty.
+func tour(t *testing.T, text, part string) string {
+	t.Helper()
+	m := regexp.MustCompile("(?s)<!-- " + part + ":begin -->\n```[a-z]+\n(.*\n)```\n<!-- " + part + ":end -->").FindStringSubmatch(text)
+	if len(m) == 0 || strings.TrimSpace(m[1]) == "" {
+		t.Fatalf("there is no %s", part)
 	}
-	m := regexp.MustCompile("(?s)<!-- " + part + ":begin -->\n```[a-z]+\n(.*\n)```\n<!-- " + part + ":end -->").FindSubmatch(text)
-	if len(m) == 0 || strings.TrimSpace(string(m[1])) == "" {
-		t.Fatalf("there is no %s in the README", part)
-	}
-	return string(m[1])
+	return m[1]
 }
 
 // readmeBash runs a tour with the server at url in place of that of `make run`.
-func readmeBash(t *testing.T, tour, url string) string {
+func readmeBash(t *testing.T, tour, url string, env ...string) string {
 	t.Helper()
 	const documented = "http://127.0.0.1:8080"
 	if !strings.Contains(tour, documented) {
@@ -39,7 +39,7 @@ func readmeBash(t *testing.T, tour, url string) string {
 	// A person sees a refusal; here it has to fail.
 	const strict = "set -euo pipefail\ncurl() { command curl --fail-with-body --max-time 60 \"$@\"; }\n"
 	cmd := exec.Command("bash", "-c", strict+strings.ReplaceAll(tour, documented, url))
-	cmd.Dir, cmd.Env = t.TempDir(), []string{"PATH=" + os.Getenv("PATH")}
+	cmd.Dir, cmd.Env = t.TempDir(), append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -47,13 +47,19 @@ func readmeBash(t *testing.T, tour, url string) string {
 	return string(out)
 }
 
-func TestToursOfTheREADME(t *testing.T) {
-	t.Parallel()
+// needBash skips a test whose tour cannot be made here.
+func needBash(t *testing.T) {
+	t.Helper()
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Skipf("there is no %s", tool)
 		}
 	}
+}
+
+func TestToursOfTheREADME(t *testing.T) {
+	t.Parallel()
+	needBash(t)
 	db := storetest.New(t)
 	s := startServe(t, db, []string{"AGENTD_DENY_TOOLS=memory_clear"})
 	// The SQL asks about a blocked call and an approval, too.

@@ -13,7 +13,14 @@ import (
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 )
 
+// runsCmd are the runs.
 type runsCmd struct {
+	List   runsListCmd   `cmd:"" default:"withargs" help:"List runs, or show one."`
+	Cancel runsCancelCmd `cmd:"" help:"Stop a run; what it has shown is kept."`
+	Retry  runsRetryCmd  `cmd:"" help:"Take up a failed run again, as the same run."`
+}
+
+type runsListCmd struct {
 	// Somebody waits for a list.
 	clientFlags `set:"patience=5s"`
 
@@ -23,7 +30,7 @@ type runsCmd struct {
 }
 
 // Run prints runs, the newest first.
-func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
+func (cmd runsListCmd) Run(ctx context.Context, streams *std) error {
 	c, err := cmd.telling(streams.err)
 	if err != nil {
 		return err
@@ -35,8 +42,8 @@ func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
 		}
 		return printRun(streams.out, run)
 	}
-	if cmd.Limit < 1 {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d lists nothing: give a positive number", cmd.Limit)}
+	if err := checkLimit(cmd.Limit); err != nil {
+		return err
 	}
 	request := &agentdv1.ListRunsRequest{}
 	if cmd.Session != "" {
@@ -45,16 +52,62 @@ func (cmd runsCmd) Run(ctx context.Context, streams *std) error {
 		}
 	}
 	request.PageSize = int32(min(cmd.Limit, 100))
-	var list []*agentdv1.Run
-	for run, err := range c.Runs(ctx, request) {
-		if err != nil {
-			return err
-		}
-		if list = append(list, run); len(list) == cmd.Limit {
-			break
-		}
+	list, err := collect(first(cmd.Limit, c.Runs(ctx, request)))
+	if err != nil {
+		return err
 	}
 	return printRuns(streams.out, list)
+}
+
+func checkLimit(n int) error {
+	if n < 1 {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--limit %d lists nothing: give a positive number", n)}
+	}
+	return nil
+}
+
+type runsCancelCmd struct {
+	clientFlags `set:"patience=5s"`
+
+	Reason string `placeholder:"TEXT" help:"Why, for people."`
+	ID     string `arg:"" name:"run" help:"The run's id."`
+}
+
+// Run returns when the cancel is stored: the run is over a moment later.
+func (cmd runsCancelCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.telling(streams.err)
+	if err != nil {
+		return err
+	}
+	if err := c.CancelRun(ctx, cmd.ID, cmd.Reason); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(streams.out, "the run is told to stop")
+	return err
+}
+
+type runsRetryCmd struct {
+	clientFlags `set:"patience=5s"`
+
+	ID string `arg:"" name:"run" help:"The run's id."`
+}
+
+// Run queues the run again.
+func (cmd runsRetryCmd) Run(ctx context.Context, streams *std) error {
+	c, err := cmd.telling(streams.err)
+	if err != nil {
+		return err
+	}
+	again, err := c.RetryRun(ctx, cmd.ID)
+	if err != nil {
+		return err
+	}
+	said := "the run is queued again"
+	if again.GetAlreadyRetried() {
+		said = "the run is under way again already"
+	}
+	_, err = fmt.Fprintln(streams.out, said)
+	return err
 }
 
 // longestField is more than agentd writes, and less than would fill a screen.
@@ -86,6 +139,7 @@ func printRun(out io.Writer, r *agentdv1.Run) error {
 		{"error", r.GetError()},
 		{"cancel requested", cancel},
 		{"turns", fmt.Sprint(r.GetTurns())},
+		{"retries", fmt.Sprint(r.GetRetries())},
 		{"input tokens", fmt.Sprint(r.GetInputTokens())},
 		{"output tokens", fmt.Sprint(r.GetOutputTokens())},
 		{"created", moment(r.GetCreatedAt())},

@@ -28,8 +28,8 @@ const (
 type ErrorReason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A stable word for programs: not_found, invalid_argument, session_busy,
-	// idempotency_key_reused, run_ended, not_allowed, conflict, bad_cursor,
-	// cursor_ahead, bad_page_token, unauthenticated, cross_origin,
+	// idempotency_key_reused, run_ended, not_retryable, not_allowed, conflict,
+	// bad_cursor, cursor_ahead, bad_page_token, unauthenticated, cross_origin,
 	// host_not_allowed, input_blocked, already_decided, no_route, stopping,
 	// unavailable, canceled, deadline_exceeded, internal. More may be added.
 	// Of requests that reach no service: malformed_json, malformed_protobuf,

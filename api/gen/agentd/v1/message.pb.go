@@ -102,7 +102,10 @@ type Message struct {
 	// Orders the messages of a session. Positions rise and may have gaps.
 	Position uint64 `protobuf:"varint,7,opt,name=position,proto3" json:"position,omitempty"`
 	// When the message was stored.
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The seq of the event that took the message out of the conversation, since
+	// others have taken its place; 0 for one that is in it.
+	ReplacedSeq   uint64 `protobuf:"varint,9,opt,name=replaced_seq,json=replacedSeq,proto3" json:"replaced_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -191,6 +194,13 @@ func (x *Message) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *Message) GetReplacedSeq() uint64 {
+	if x != nil {
+		return x.ReplacedSeq
+	}
+	return 0
 }
 
 // Part is one piece of a message.
@@ -457,7 +467,7 @@ var File_agentd_v1_message_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/message.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\x02\n" +
+	"\x17agentd/v1/message.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x12\n" +
@@ -467,7 +477,8 @@ const file_agentd_v1_message_proto_rawDesc = "" +
 	"\apartial\x18\x06 \x01(\bR\apartial\x12\x1a\n" +
 	"\bposition\x18\a \x01(\x04R\bposition\x129\n" +
 	"\n" +
-	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\"\xb2\x01\n" +
+	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12!\n" +
+	"\freplaced_seq\x18\t \x01(\x04R\vreplacedSeq\"\xb2\x01\n" +
 	"\x04Part\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x02 \x01(\tH\x00R\treasoning\x122\n" +

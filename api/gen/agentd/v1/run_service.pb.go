@@ -128,7 +128,11 @@ type Run struct {
 	// When a worker first took it; not set before.
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	// When it ended; not set before.
-	EndedAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// How often it was taken up again after it had failed.
+	Retries uint32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
+	// The seq of the event that ended it; 0 before.
+	EndedSeq      uint64 `protobuf:"varint,17,opt,name=ended_seq,json=endedSeq,proto3" json:"ended_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +272,20 @@ func (x *Run) GetEndedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Run) GetRetries() uint32 {
+	if x != nil {
+		return x.Retries
+	}
+	return 0
+}
+
+func (x *Run) GetEndedSeq() uint64 {
+	if x != nil {
+		return x.EndedSeq
+	}
+	return 0
+}
+
 // StartRunRequest is a user message for an agent.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -275,8 +293,9 @@ type StartRunRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The name of a configured agent; empty means the first one.
 	Agent string `protobuf:"bytes,2,opt,name=agent,proto3" json:"agent,omitempty"`
-	// What the user says. Required, at most 256 KiB. U+0000 is stored as U+FFFD, and so
-	// is, from JSON, what is not UTF-8 or half of a surrogate pair.
+	// What the user says. Required unless replace_from says it, at most 256 KiB.
+	// U+0000 is stored as U+FFFD, and so is, from JSON, what is not UTF-8 or half
+	// of a surrogate pair.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	// Makes the request safe to repeat for 24 hours: the same key and content
 	// give the same run, other content is refused with already_exists. The key
@@ -285,7 +304,15 @@ type StartRunRequest struct {
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
 	// What to do if a run is active. "reject", or empty: refuse with aborted.
 	// There is no other policy; any other word is refused with invalid_argument.
-	Policy        string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	Policy string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
+	// A message of the conversation: the new message and its run take the place
+	// of it and of everything behind it, which leave the conversation and stay in
+	// the log. To edit a user message, name it and send another text. To have it
+	// answered again, name it and send no text, or name an answer or a result of
+	// a tool: then the message that its run answers is said again, by the agent
+	// that answered before unless another one is named. Empty for none; what is
+	// not in the conversation is refused with invalid_argument.
+	ReplaceFrom   string `protobuf:"bytes,6,opt,name=replace_from,json=replaceFrom,proto3" json:"replace_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -351,6 +378,13 @@ func (x *StartRunRequest) GetIdempotencyKey() string {
 func (x *StartRunRequest) GetPolicy() string {
 	if x != nil {
 		return x.Policy
+	}
+	return ""
+}
+
+func (x *StartRunRequest) GetReplaceFrom() string {
+	if x != nil {
+		return x.ReplaceFrom
 	}
 	return ""
 }
@@ -759,11 +793,113 @@ func (*CancelRunResponse) Descriptor() ([]byte, []int) {
 	return file_agentd_v1_run_service_proto_rawDescGZIP(), []int{8}
 }
 
+// RetryRunRequest names the run to take up again.
+type RetryRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run's id.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryRunRequest) Reset() {
+	*x = RetryRunRequest{}
+	mi := &file_agentd_v1_run_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRunRequest) ProtoMessage() {}
+
+func (x *RetryRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_run_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRunRequest.ProtoReflect.Descriptor instead.
+func (*RetryRunRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_run_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RetryRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// RetryRunResponse says where the run goes on.
+type RetryRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The seq of its failure: WatchEvents with this as its after shows what
+	// follows.
+	After uint64 `protobuf:"varint,1,opt,name=after,proto3" json:"after,omitempty"`
+	// It was under way again already; nothing was done.
+	AlreadyRetried bool `protobuf:"varint,2,opt,name=already_retried,json=alreadyRetried,proto3" json:"already_retried,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RetryRunResponse) Reset() {
+	*x = RetryRunResponse{}
+	mi := &file_agentd_v1_run_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryRunResponse) ProtoMessage() {}
+
+func (x *RetryRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_run_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryRunResponse.ProtoReflect.Descriptor instead.
+func (*RetryRunResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_run_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RetryRunResponse) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *RetryRunResponse) GetAlreadyRetried() bool {
+	if x != nil {
+		return x.AlreadyRetried
+	}
+	return false
+}
+
 var File_agentd_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xad\x04\n" +
+	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -784,14 +920,17 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"created_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"started_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
-	"\bended_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\"\x9b\x01\n" +
+	"\bended_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
+	"\aretries\x18\x10 \x01(\rR\aretries\x12\x1b\n" +
+	"\tended_seq\x18\x11 \x01(\x04R\bendedSeq\"\xbe\x01\n" +
 	"\x0fStartRunRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05agent\x18\x02 \x01(\tR\x05agent\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
-	"\x06policy\x18\x05 \x01(\tR\x06policy\"\xe9\x01\n" +
+	"\x06policy\x18\x05 \x01(\tR\x06policy\x12!\n" +
+	"\freplace_from\x18\x06 \x01(\tR\vreplaceFrom\"\xe9\x01\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -817,7 +956,12 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x13\n" +
-	"\x11CancelRunResponse*\xd2\x01\n" +
+	"\x11CancelRunResponse\"(\n" +
+	"\x0fRetryRunRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\"Q\n" +
+	"\x10RetryRunResponse\x12\x14\n" +
+	"\x05after\x18\x01 \x01(\x04R\x05after\x12'\n" +
+	"\x0falready_retried\x18\x02 \x01(\bR\x0ealreadyRetried*\xd2\x01\n" +
 	"\tRunStatus\x12\x1a\n" +
 	"\x16RUN_STATUS_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13RUN_STATUS_ENQUEUED\x10\x01\x12\x15\n" +
@@ -826,13 +970,14 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x14RUN_STATUS_COMPLETED\x10\x04\x12\x15\n" +
 	"\x11RUN_STATUS_FAILED\x10\x05\x12\x18\n" +
 	"\x14RUN_STATUS_CANCELLED\x10\x06\x12\x16\n" +
-	"\x12RUN_STATUS_WAITING\x10\a2\xac\x02\n" +
+	"\x12RUN_STATUS_WAITING\x10\a2\xf1\x02\n" +
 	"\n" +
 	"RunService\x12C\n" +
 	"\bStartRun\x12\x1a.agentd.v1.StartRunRequest\x1a\x1b.agentd.v1.StartRunResponse\x12B\n" +
 	"\x06GetRun\x12\x18.agentd.v1.GetRunRequest\x1a\x19.agentd.v1.GetRunResponse\"\x03\x90\x02\x01\x12H\n" +
 	"\bListRuns\x12\x1a.agentd.v1.ListRunsRequest\x1a\x1b.agentd.v1.ListRunsResponse\"\x03\x90\x02\x01\x12K\n" +
-	"\tCancelRun\x12\x1b.agentd.v1.CancelRunRequest\x1a\x1c.agentd.v1.CancelRunResponse\"\x03\x90\x02\x02B\xa1\x01\n" +
+	"\tCancelRun\x12\x1b.agentd.v1.CancelRunRequest\x1a\x1c.agentd.v1.CancelRunResponse\"\x03\x90\x02\x02\x12C\n" +
+	"\bRetryRun\x12\x1a.agentd.v1.RetryRunRequest\x1a\x1b.agentd.v1.RetryRunResponseB\xa1\x01\n" +
 	"\rcom.agentd.v1B\x0fRunServiceProtoP\x01Z:github.com/seed-2ca4966b/agentd/api/gen/agentd/v1;agentdv1\xa2\x02\x03AXX\xaa\x02\tAgentd.V1\xca\x02\tAgentd\\V1\xe2\x02\x15Agentd\\V1\\GPBMetadata\xea\x02\n" +
 	"Agentd::V1b\x06proto3"
 
@@ -849,7 +994,7 @@ func file_agentd_v1_run_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_run_service_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_agentd_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_agentd_v1_run_service_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_agentd_v1_run_service_proto_goTypes = []any{
 	(RunStatus)(0),                // 0: agentd.v1.RunStatus
 	(*Run)(nil),                   // 1: agentd.v1.Run
@@ -861,25 +1006,29 @@ var file_agentd_v1_run_service_proto_goTypes = []any{
 	(*ListRunsResponse)(nil),      // 7: agentd.v1.ListRunsResponse
 	(*CancelRunRequest)(nil),      // 8: agentd.v1.CancelRunRequest
 	(*CancelRunResponse)(nil),     // 9: agentd.v1.CancelRunResponse
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
+	(*RetryRunRequest)(nil),       // 10: agentd.v1.RetryRunRequest
+	(*RetryRunResponse)(nil),      // 11: agentd.v1.RetryRunResponse
+	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
 }
 var file_agentd_v1_run_service_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Run.status:type_name -> agentd.v1.RunStatus
-	10, // 1: agentd.v1.Run.created_at:type_name -> google.protobuf.Timestamp
-	10, // 2: agentd.v1.Run.started_at:type_name -> google.protobuf.Timestamp
-	10, // 3: agentd.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
+	12, // 1: agentd.v1.Run.created_at:type_name -> google.protobuf.Timestamp
+	12, // 2: agentd.v1.Run.started_at:type_name -> google.protobuf.Timestamp
+	12, // 3: agentd.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: agentd.v1.GetRunResponse.run:type_name -> agentd.v1.Run
 	1,  // 5: agentd.v1.ListRunsResponse.runs:type_name -> agentd.v1.Run
 	2,  // 6: agentd.v1.RunService.StartRun:input_type -> agentd.v1.StartRunRequest
 	4,  // 7: agentd.v1.RunService.GetRun:input_type -> agentd.v1.GetRunRequest
 	6,  // 8: agentd.v1.RunService.ListRuns:input_type -> agentd.v1.ListRunsRequest
 	8,  // 9: agentd.v1.RunService.CancelRun:input_type -> agentd.v1.CancelRunRequest
-	3,  // 10: agentd.v1.RunService.StartRun:output_type -> agentd.v1.StartRunResponse
-	5,  // 11: agentd.v1.RunService.GetRun:output_type -> agentd.v1.GetRunResponse
-	7,  // 12: agentd.v1.RunService.ListRuns:output_type -> agentd.v1.ListRunsResponse
-	9,  // 13: agentd.v1.RunService.CancelRun:output_type -> agentd.v1.CancelRunResponse
-	10, // [10:14] is the sub-list for method output_type
-	6,  // [6:10] is the sub-list for method input_type
+	10, // 10: agentd.v1.RunService.RetryRun:input_type -> agentd.v1.RetryRunRequest
+	3,  // 11: agentd.v1.RunService.StartRun:output_type -> agentd.v1.StartRunResponse
+	5,  // 12: agentd.v1.RunService.GetRun:output_type -> agentd.v1.GetRunResponse
+	7,  // 13: agentd.v1.RunService.ListRuns:output_type -> agentd.v1.ListRunsResponse
+	9,  // 14: agentd.v1.RunService.CancelRun:output_type -> agentd.v1.CancelRunResponse
+	11, // 15: agentd.v1.RunService.RetryRun:output_type -> agentd.v1.RetryRunResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
 	6,  // [6:6] is the sub-list for extension type_name
 	6,  // [6:6] is the sub-list for extension extendee
 	0,  // [0:6] is the sub-list for field type_name
@@ -896,7 +1045,7 @@ func file_agentd_v1_run_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_run_service_proto_rawDesc), len(file_agentd_v1_run_service_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

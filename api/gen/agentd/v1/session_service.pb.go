@@ -36,7 +36,13 @@ type Session struct {
 	// The seq of the last event.
 	LastSeq uint64 `protobuf:"varint,5,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
 	// The run that is queued, running or waiting; empty if there is none.
-	ActiveRunId   string `protobuf:"bytes,6,opt,name=active_run_id,json=activeRunId,proto3" json:"active_run_id,omitempty"`
+	ActiveRunId string `protobuf:"bytes,6,opt,name=active_run_id,json=activeRunId,proto3" json:"active_run_id,omitempty"`
+	// For people; empty if nobody gave one.
+	Title string `protobuf:"bytes,7,opt,name=title,proto3" json:"title,omitempty"`
+	// The client's own name of its end user; empty if it gave none.
+	User string `protobuf:"bytes,8,opt,name=user,proto3" json:"user,omitempty"`
+	// What the client wants to find the session by.
+	Metadata      map[string]string `protobuf:"bytes,9,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -113,12 +119,41 @@ func (x *Session) GetActiveRunId() string {
 	return ""
 }
 
+func (x *Session) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Session) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *Session) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // CreateSessionRequest asks for a session.
 type CreateSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The client's own name for the session, unique per tenant: at most 200
 	// characters, valid UTF-8, no U+0000. Empty for none.
-	ExternalId    string `protobuf:"bytes,1,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
+	ExternalId string `protobuf:"bytes,1,opt,name=external_id,json=externalId,proto3" json:"external_id,omitempty"`
+	// A title for people: at most 200 characters. Empty for none.
+	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	// The client's own name of its end user: at most 200 bytes, valid UTF-8, no
+	// U+0000. It cannot be changed. Empty for none.
+	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	// What the client wants to find the session by: at most 16 keys of at most 64
+	// bytes, with values of at most 512 bytes.
+	Metadata      map[string]string `protobuf:"bytes,4,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,12 +195,34 @@ func (x *CreateSessionRequest) GetExternalId() string {
 	return ""
 }
 
+func (x *CreateSessionRequest) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // CreateSessionResponse names the session.
 type CreateSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session's id.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// False if a session of that external_id was already there.
+	// False if a session of that external_id was already there. It is as it was:
+	// what else the request said counts for nothing.
 	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,20 +405,154 @@ func (x *GetSessionResponse) GetSession() *Session {
 	return nil
 }
 
-// ListSessionsRequest asks for one page.
+// UpdateSessionRequest says what to change. What it does not name stays.
+type UpdateSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session's id.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The new title: at most 200 characters. Empty takes the title away, and not
+	// being sent leaves it.
+	Title *string `protobuf:"bytes,2,opt,name=title,proto3,oneof" json:"title,omitempty"`
+	// Keys with the values that they are to have. In all there are at most 16
+	// keys of at most 64 bytes, with values of at most 512 bytes.
+	Metadata map[string]string `protobuf:"bytes,3,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Keys to remove. One that is not there is no error, one that is among
+	// metadata is.
+	RemoveMetadata []string `protobuf:"bytes,4,rep,name=remove_metadata,json=removeMetadata,proto3" json:"remove_metadata,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *UpdateSessionRequest) Reset() {
+	*x = UpdateSessionRequest{}
+	mi := &file_agentd_v1_session_service_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionRequest) ProtoMessage() {}
+
+func (x *UpdateSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_session_service_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionRequest.ProtoReflect.Descriptor instead.
+func (*UpdateSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *UpdateSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *UpdateSessionRequest) GetTitle() string {
+	if x != nil && x.Title != nil {
+		return *x.Title
+	}
+	return ""
+}
+
+func (x *UpdateSessionRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *UpdateSessionRequest) GetRemoveMetadata() []string {
+	if x != nil {
+		return x.RemoveMetadata
+	}
+	return nil
+}
+
+// UpdateSessionResponse is the session as it is now.
+type UpdateSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	Session       *Session `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateSessionResponse) Reset() {
+	*x = UpdateSessionResponse{}
+	mi := &file_agentd_v1_session_service_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateSessionResponse) ProtoMessage() {}
+
+func (x *UpdateSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_session_service_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateSessionResponse.ProtoReflect.Descriptor instead.
+func (*UpdateSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *UpdateSessionResponse) GetSession() *Session {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+// ListSessionsRequest asks for one page of the sessions that pass all
+// conditions. The order is that of creation, which nothing changes: page after
+// page shows every session that was there all the time once.
 type ListSessionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The most that is returned: 0 means 50, more than 100 is 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The next_page_token of the page before; empty for the first.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The next_page_token of the page before; empty for the first. It belongs to
+	// the same conditions.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only sessions of this end user, exactly; empty means all.
+	User string `protobuf:"bytes,3,opt,name=user,proto3" json:"user,omitempty"`
+	// Words that the title has to contain, all of them, in any case and order: at
+	// most 200 characters. Empty is no condition.
+	Query string `protobuf:"bytes,4,opt,name=query,proto3" json:"query,omitempty"`
+	// What the metadata has to contain: at most 16 keys. Empty is no condition.
+	Metadata map[string]string `protobuf:"bytes,5,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Only sessions with a run that is queued, running or waiting.
+	ActiveOnly    bool `protobuf:"varint,6,opt,name=active_only,json=activeOnly,proto3" json:"active_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +564,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[5]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +577,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListSessionsRequest) GetPageSize() int32 {
@@ -403,6 +594,34 @@ func (x *ListSessionsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListSessionsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *ListSessionsRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
+func (x *ListSessionsRequest) GetActiveOnly() bool {
+	if x != nil {
+		return x.ActiveOnly
+	}
+	return false
+}
+
 // ListSessionsResponse is one page.
 type ListSessionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -416,7 +635,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +647,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[6]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +660,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*Session {
@@ -469,7 +688,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -481,7 +700,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[7]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -494,7 +713,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -513,7 +732,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +744,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[8]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +757,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{10}
 }
 
 // ListMessagesRequest asks for one page.
@@ -549,14 +768,16 @@ type ListMessagesRequest struct {
 	// The most that is returned: 0 means 50, more than 100 is 100.
 	PageSize int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first.
-	PageToken     string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PageToken string `protobuf:"bytes,3,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Also what others have taken the place of.
+	IncludeReplaced bool `protobuf:"varint,4,opt,name=include_replaced,json=includeReplaced,proto3" json:"include_replaced,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *ListMessagesRequest) Reset() {
 	*x = ListMessagesRequest{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +789,7 @@ func (x *ListMessagesRequest) String() string {
 func (*ListMessagesRequest) ProtoMessage() {}
 
 func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[9]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +802,7 @@ func (x *ListMessagesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesRequest.ProtoReflect.Descriptor instead.
 func (*ListMessagesRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListMessagesRequest) GetSessionId() string {
@@ -605,6 +826,13 @@ func (x *ListMessagesRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListMessagesRequest) GetIncludeReplaced() bool {
+	if x != nil {
+		return x.IncludeReplaced
+	}
+	return false
+}
+
 // ListMessagesResponse is one page.
 type ListMessagesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -618,7 +846,7 @@ type ListMessagesResponse struct {
 
 func (x *ListMessagesResponse) Reset() {
 	*x = ListMessagesResponse{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -630,7 +858,7 @@ func (x *ListMessagesResponse) String() string {
 func (*ListMessagesResponse) ProtoMessage() {}
 
 func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[10]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -643,7 +871,7 @@ func (x *ListMessagesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMessagesResponse.ProtoReflect.Descriptor instead.
 func (*ListMessagesResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListMessagesResponse) GetMessages() []*Message {
@@ -676,7 +904,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -688,7 +916,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[11]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -701,7 +929,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListEventsRequest) GetSessionId() string {
@@ -738,7 +966,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -750,7 +978,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[12]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -763,7 +991,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -798,7 +1026,7 @@ type WatchEventsRequest struct {
 
 func (x *WatchEventsRequest) Reset() {
 	*x = WatchEventsRequest{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -810,7 +1038,7 @@ func (x *WatchEventsRequest) String() string {
 func (*WatchEventsRequest) ProtoMessage() {}
 
 func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[13]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -823,7 +1051,7 @@ func (x *WatchEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsRequest.ProtoReflect.Descriptor instead.
 func (*WatchEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchEventsRequest) GetSessionId() string {
@@ -858,7 +1086,7 @@ type WatchEventsResponse struct {
 
 func (x *WatchEventsResponse) Reset() {
 	*x = WatchEventsResponse{}
-	mi := &file_agentd_v1_session_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -870,7 +1098,7 @@ func (x *WatchEventsResponse) String() string {
 func (*WatchEventsResponse) ProtoMessage() {}
 
 func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_session_service_proto_msgTypes[14]
+	mi := &file_agentd_v1_session_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -883,7 +1111,7 @@ func (x *WatchEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchEventsResponse.ProtoReflect.Descriptor instead.
 func (*WatchEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_session_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchEventsResponse) GetEvent() *Event {
@@ -897,7 +1125,7 @@ var File_agentd_v1_session_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_session_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1fagentd/v1/session_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x17agentd/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n" +
+	"\x1fagentd/v1/session_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x17agentd/v1/message.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x94\x03\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vexternal_id\x18\x02 \x01(\tR\n" +
@@ -907,10 +1135,22 @@ const file_agentd_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"updated_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12\x19\n" +
 	"\blast_seq\x18\x05 \x01(\x04R\alastSeq\x12\"\n" +
-	"\ractive_run_id\x18\x06 \x01(\tR\vactiveRunId\"7\n" +
+	"\ractive_run_id\x18\x06 \x01(\tR\vactiveRunId\x12\x14\n" +
+	"\x05title\x18\a \x01(\tR\x05title\x12\x12\n" +
+	"\x04user\x18\b \x01(\tR\x04user\x12<\n" +
+	"\bmetadata\x18\t \x03(\v2 .agentd.v1.Session.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe9\x01\n" +
 	"\x14CreateSessionRequest\x12\x1f\n" +
 	"\vexternal_id\x18\x01 \x01(\tR\n" +
-	"externalId\"P\n" +
+	"externalId\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12I\n" +
+	"\bmetadata\x18\x04 \x03(\v2-.agentd.v1.CreateSessionRequest.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"P\n" +
 	"\x15CreateSessionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
@@ -922,24 +1162,45 @@ const file_agentd_v1_session_service_proto_rawDesc = "" +
 	"externalIdB\x06\n" +
 	"\x04name\"B\n" +
 	"\x12GetSessionResponse\x12,\n" +
-	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"Q\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"\x8b\x02\n" +
+	"\x14UpdateSessionRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x19\n" +
+	"\x05title\x18\x02 \x01(\tH\x00R\x05title\x88\x01\x01\x12I\n" +
+	"\bmetadata\x18\x03 \x03(\v2-.agentd.v1.UpdateSessionRequest.MetadataEntryR\bmetadata\x12'\n" +
+	"\x0fremove_metadata\x18\x04 \x03(\tR\x0eremoveMetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\b\n" +
+	"\x06_title\"E\n" +
+	"\x15UpdateSessionResponse\x12,\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"\xa3\x02\n" +
 	"\x13ListSessionsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"n\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x12\n" +
+	"\x04user\x18\x03 \x01(\tR\x04user\x12\x14\n" +
+	"\x05query\x18\x04 \x01(\tR\x05query\x12H\n" +
+	"\bmetadata\x18\x05 \x03(\v2,.agentd.v1.ListSessionsRequest.MetadataEntryR\bmetadata\x12\x1f\n" +
+	"\vactive_only\x18\x06 \x01(\bR\n" +
+	"activeOnly\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\x14ListSessionsResponse\x12.\n" +
 	"\bsessions\x18\x01 \x03(\v2\x12.agentd.v1.SessionR\bsessions\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"5\n" +
 	"\x14DeleteSessionRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"\x17\n" +
-	"\x15DeleteSessionResponse\"p\n" +
+	"\x15DeleteSessionResponse\"\x9b\x01\n" +
 	"\x13ListMessagesRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1b\n" +
 	"\tpage_size\x18\x02 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x03 \x01(\tR\tpageToken\"n\n" +
+	"page_token\x18\x03 \x01(\tR\tpageToken\x12)\n" +
+	"\x10include_replaced\x18\x04 \x01(\bR\x0fincludeReplaced\"n\n" +
 	"\x14ListMessagesResponse\x12.\n" +
 	"\bmessages\x18\x01 \x03(\v2\x12.agentd.v1.MessageR\bmessages\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
@@ -958,11 +1219,12 @@ const file_agentd_v1_session_service_proto_rawDesc = "" +
 	"\n" +
 	"until_idle\x18\x03 \x01(\bR\tuntilIdle\"=\n" +
 	"\x13WatchEventsResponse\x12&\n" +
-	"\x05event\x18\x01 \x01(\v2\x10.agentd.v1.EventR\x05event2\xd9\x04\n" +
+	"\x05event\x18\x01 \x01(\v2\x10.agentd.v1.EventR\x05event2\xb2\x05\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
-	"GetSession\x12\x1c.agentd.v1.GetSessionRequest\x1a\x1d.agentd.v1.GetSessionResponse\"\x03\x90\x02\x01\x12T\n" +
+	"GetSession\x12\x1c.agentd.v1.GetSessionRequest\x1a\x1d.agentd.v1.GetSessionResponse\"\x03\x90\x02\x01\x12W\n" +
+	"\rUpdateSession\x12\x1f.agentd.v1.UpdateSessionRequest\x1a .agentd.v1.UpdateSessionResponse\"\x03\x90\x02\x02\x12T\n" +
 	"\fListSessions\x12\x1e.agentd.v1.ListSessionsRequest\x1a\x1f.agentd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12R\n" +
 	"\rDeleteSession\x12\x1f.agentd.v1.DeleteSessionRequest\x1a .agentd.v1.DeleteSessionResponse\x12T\n" +
 	"\fListMessages\x12\x1e.agentd.v1.ListMessagesRequest\x1a\x1f.agentd.v1.ListMessagesResponse\"\x03\x90\x02\x01\x12N\n" +
@@ -984,54 +1246,67 @@ func file_agentd_v1_session_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_session_service_proto_rawDescData
 }
 
-var file_agentd_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_agentd_v1_session_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_agentd_v1_session_service_proto_goTypes = []any{
 	(*Session)(nil),               // 0: agentd.v1.Session
 	(*CreateSessionRequest)(nil),  // 1: agentd.v1.CreateSessionRequest
 	(*CreateSessionResponse)(nil), // 2: agentd.v1.CreateSessionResponse
 	(*GetSessionRequest)(nil),     // 3: agentd.v1.GetSessionRequest
 	(*GetSessionResponse)(nil),    // 4: agentd.v1.GetSessionResponse
-	(*ListSessionsRequest)(nil),   // 5: agentd.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),  // 6: agentd.v1.ListSessionsResponse
-	(*DeleteSessionRequest)(nil),  // 7: agentd.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil), // 8: agentd.v1.DeleteSessionResponse
-	(*ListMessagesRequest)(nil),   // 9: agentd.v1.ListMessagesRequest
-	(*ListMessagesResponse)(nil),  // 10: agentd.v1.ListMessagesResponse
-	(*ListEventsRequest)(nil),     // 11: agentd.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),    // 12: agentd.v1.ListEventsResponse
-	(*WatchEventsRequest)(nil),    // 13: agentd.v1.WatchEventsRequest
-	(*WatchEventsResponse)(nil),   // 14: agentd.v1.WatchEventsResponse
-	(*timestamppb.Timestamp)(nil), // 15: google.protobuf.Timestamp
-	(*Message)(nil),               // 16: agentd.v1.Message
-	(*Event)(nil),                 // 17: agentd.v1.Event
+	(*UpdateSessionRequest)(nil),  // 5: agentd.v1.UpdateSessionRequest
+	(*UpdateSessionResponse)(nil), // 6: agentd.v1.UpdateSessionResponse
+	(*ListSessionsRequest)(nil),   // 7: agentd.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),  // 8: agentd.v1.ListSessionsResponse
+	(*DeleteSessionRequest)(nil),  // 9: agentd.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil), // 10: agentd.v1.DeleteSessionResponse
+	(*ListMessagesRequest)(nil),   // 11: agentd.v1.ListMessagesRequest
+	(*ListMessagesResponse)(nil),  // 12: agentd.v1.ListMessagesResponse
+	(*ListEventsRequest)(nil),     // 13: agentd.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 14: agentd.v1.ListEventsResponse
+	(*WatchEventsRequest)(nil),    // 15: agentd.v1.WatchEventsRequest
+	(*WatchEventsResponse)(nil),   // 16: agentd.v1.WatchEventsResponse
+	nil,                           // 17: agentd.v1.Session.MetadataEntry
+	nil,                           // 18: agentd.v1.CreateSessionRequest.MetadataEntry
+	nil,                           // 19: agentd.v1.UpdateSessionRequest.MetadataEntry
+	nil,                           // 20: agentd.v1.ListSessionsRequest.MetadataEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*Message)(nil),               // 22: agentd.v1.Message
+	(*Event)(nil),                 // 23: agentd.v1.Event
 }
 var file_agentd_v1_session_service_proto_depIdxs = []int32{
-	15, // 0: agentd.v1.Session.created_at:type_name -> google.protobuf.Timestamp
-	15, // 1: agentd.v1.Session.updated_at:type_name -> google.protobuf.Timestamp
-	0,  // 2: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,  // 3: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	16, // 4: agentd.v1.ListMessagesResponse.messages:type_name -> agentd.v1.Message
-	17, // 5: agentd.v1.ListEventsResponse.events:type_name -> agentd.v1.Event
-	17, // 6: agentd.v1.WatchEventsResponse.event:type_name -> agentd.v1.Event
-	1,  // 7: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	3,  // 8: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	5,  // 9: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	7,  // 10: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	9,  // 11: agentd.v1.SessionService.ListMessages:input_type -> agentd.v1.ListMessagesRequest
-	11, // 12: agentd.v1.SessionService.ListEvents:input_type -> agentd.v1.ListEventsRequest
-	13, // 13: agentd.v1.SessionService.WatchEvents:input_type -> agentd.v1.WatchEventsRequest
-	2,  // 14: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	4,  // 15: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	6,  // 16: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	8,  // 17: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	10, // 18: agentd.v1.SessionService.ListMessages:output_type -> agentd.v1.ListMessagesResponse
-	12, // 19: agentd.v1.SessionService.ListEvents:output_type -> agentd.v1.ListEventsResponse
-	14, // 20: agentd.v1.SessionService.WatchEvents:output_type -> agentd.v1.WatchEventsResponse
-	14, // [14:21] is the sub-list for method output_type
-	7,  // [7:14] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	21, // 0: agentd.v1.Session.created_at:type_name -> google.protobuf.Timestamp
+	21, // 1: agentd.v1.Session.updated_at:type_name -> google.protobuf.Timestamp
+	17, // 2: agentd.v1.Session.metadata:type_name -> agentd.v1.Session.MetadataEntry
+	18, // 3: agentd.v1.CreateSessionRequest.metadata:type_name -> agentd.v1.CreateSessionRequest.MetadataEntry
+	0,  // 4: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	19, // 5: agentd.v1.UpdateSessionRequest.metadata:type_name -> agentd.v1.UpdateSessionRequest.MetadataEntry
+	0,  // 6: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	20, // 7: agentd.v1.ListSessionsRequest.metadata:type_name -> agentd.v1.ListSessionsRequest.MetadataEntry
+	0,  // 8: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	22, // 9: agentd.v1.ListMessagesResponse.messages:type_name -> agentd.v1.Message
+	23, // 10: agentd.v1.ListEventsResponse.events:type_name -> agentd.v1.Event
+	23, // 11: agentd.v1.WatchEventsResponse.event:type_name -> agentd.v1.Event
+	1,  // 12: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	3,  // 13: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	5,  // 14: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	7,  // 15: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	9,  // 16: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	11, // 17: agentd.v1.SessionService.ListMessages:input_type -> agentd.v1.ListMessagesRequest
+	13, // 18: agentd.v1.SessionService.ListEvents:input_type -> agentd.v1.ListEventsRequest
+	15, // 19: agentd.v1.SessionService.WatchEvents:input_type -> agentd.v1.WatchEventsRequest
+	2,  // 20: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	4,  // 21: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	6,  // 22: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	8,  // 23: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	10, // 24: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	12, // 25: agentd.v1.SessionService.ListMessages:output_type -> agentd.v1.ListMessagesResponse
+	14, // 26: agentd.v1.SessionService.ListEvents:output_type -> agentd.v1.ListEventsResponse
+	16, // 27: agentd.v1.SessionService.WatchEvents:output_type -> agentd.v1.WatchEventsResponse
+	20, // [20:28] is the sub-list for method output_type
+	12, // [12:20] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_session_service_proto_init() }
@@ -1045,13 +1320,14 @@ func file_agentd_v1_session_service_proto_init() {
 		(*GetSessionRequest_SessionId)(nil),
 		(*GetSessionRequest_ExternalId)(nil),
 	}
+	file_agentd_v1_session_service_proto_msgTypes[5].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_session_service_proto_rawDesc), len(file_agentd_v1_session_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	RunServiceListRunsProcedure = "/agentd.v1.RunService/ListRuns"
 	// RunServiceCancelRunProcedure is the fully-qualified name of the RunService's CancelRun RPC.
 	RunServiceCancelRunProcedure = "/agentd.v1.RunService/CancelRun"
+	// RunServiceRetryRunProcedure is the fully-qualified name of the RunService's RetryRun RPC.
+	RunServiceRetryRunProcedure = "/agentd.v1.RunService/RetryRun"
 )
 
 // RunServiceClient is a client for the agentd.v1.RunService service.
@@ -59,6 +61,13 @@ type RunServiceClient interface {
 	// kept. The run is over when its run.cancelled event arrives; one that had
 	// ended otherwise is refused with failed_precondition.
 	CancelRun(context.Context, *connect.Request[v1.CancelRunRequest]) (*connect.Response[v1.CancelRunResponse], error)
+	// RetryRun takes a failed run up again, as the same run: turns that were
+	// finished are kept, an answer that was cut off is replaced by that of a new
+	// turn, and no tool is run again. A run that has not failed, that a check
+	// refused, or that the conversation has left behind is refused with
+	// failed_precondition and the reason not_retryable; a session with another
+	// active run with aborted and the reason session_busy.
+	RetryRun(context.Context, *connect.Request[v1.RetryRunRequest]) (*connect.Response[v1.RetryRunResponse], error)
 }
 
 // NewRunServiceClient constructs a client for the agentd.v1.RunService service. By default, it uses
@@ -99,6 +108,12 @@ func NewRunServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithIdempotency(connect.IdempotencyIdempotent),
 			connect.WithClientOptions(opts...),
 		),
+		retryRun: connect.NewClient[v1.RetryRunRequest, v1.RetryRunResponse](
+			httpClient,
+			baseURL+RunServiceRetryRunProcedure,
+			connect.WithSchema(runServiceMethods.ByName("RetryRun")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -108,6 +123,7 @@ type runServiceClient struct {
 	getRun    *connect.Client[v1.GetRunRequest, v1.GetRunResponse]
 	listRuns  *connect.Client[v1.ListRunsRequest, v1.ListRunsResponse]
 	cancelRun *connect.Client[v1.CancelRunRequest, v1.CancelRunResponse]
+	retryRun  *connect.Client[v1.RetryRunRequest, v1.RetryRunResponse]
 }
 
 // StartRun calls agentd.v1.RunService.StartRun.
@@ -130,6 +146,11 @@ func (c *runServiceClient) CancelRun(ctx context.Context, req *connect.Request[v
 	return c.cancelRun.CallUnary(ctx, req)
 }
 
+// RetryRun calls agentd.v1.RunService.RetryRun.
+func (c *runServiceClient) RetryRun(ctx context.Context, req *connect.Request[v1.RetryRunRequest]) (*connect.Response[v1.RetryRunResponse], error) {
+	return c.retryRun.CallUnary(ctx, req)
+}
+
 // RunServiceHandler is an implementation of the agentd.v1.RunService service.
 type RunServiceHandler interface {
 	// StartRun stores a user message and starts the run that answers it. It
@@ -146,6 +167,13 @@ type RunServiceHandler interface {
 	// kept. The run is over when its run.cancelled event arrives; one that had
 	// ended otherwise is refused with failed_precondition.
 	CancelRun(context.Context, *connect.Request[v1.CancelRunRequest]) (*connect.Response[v1.CancelRunResponse], error)
+	// RetryRun takes a failed run up again, as the same run: turns that were
+	// finished are kept, an answer that was cut off is replaced by that of a new
+	// turn, and no tool is run again. A run that has not failed, that a check
+	// refused, or that the conversation has left behind is refused with
+	// failed_precondition and the reason not_retryable; a session with another
+	// active run with aborted and the reason session_busy.
+	RetryRun(context.Context, *connect.Request[v1.RetryRunRequest]) (*connect.Response[v1.RetryRunResponse], error)
 }
 
 // NewRunServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -182,6 +210,12 @@ func NewRunServiceHandler(svc RunServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithIdempotency(connect.IdempotencyIdempotent),
 		connect.WithHandlerOptions(opts...),
 	)
+	runServiceRetryRunHandler := connect.NewUnaryHandler(
+		RunServiceRetryRunProcedure,
+		svc.RetryRun,
+		connect.WithSchema(runServiceMethods.ByName("RetryRun")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/agentd.v1.RunService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case RunServiceStartRunProcedure:
@@ -192,6 +226,8 @@ func NewRunServiceHandler(svc RunServiceHandler, opts ...connect.HandlerOption) 
 			runServiceListRunsHandler.ServeHTTP(w, r)
 		case RunServiceCancelRunProcedure:
 			runServiceCancelRunHandler.ServeHTTP(w, r)
+		case RunServiceRetryRunProcedure:
+			runServiceRetryRunHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -215,4 +251,8 @@ func (UnimplementedRunServiceHandler) ListRuns(context.Context, *connect.Request
 
 func (UnimplementedRunServiceHandler) CancelRun(context.Context, *connect.Request[v1.CancelRunRequest]) (*connect.Response[v1.CancelRunResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.RunService.CancelRun is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) RetryRun(context.Context, *connect.Request[v1.RetryRunRequest]) (*connect.Response[v1.RetryRunResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.RunService.RetryRun is not implemented"))
 }
