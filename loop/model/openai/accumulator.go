@@ -38,10 +38,14 @@ type accumulator struct {
 	usage        stream.Usage
 	size         int // see maxAnswer
 
-	lane   stream.Lane // of the open text block
-	blocks int
-	slots  []*slot
-	byID   map[string]*slot
+	// lane and blockID are those of the open text block, seam holds what is cut
+	// off at its end.
+	lane    stream.Lane
+	blockID string
+	seam    seam
+	blocks  int
+	slots   []*slot
+	byID    map[string]*slot
 	// byIndex is the slot that an index means now: a provider may use one
 	// index for two calls.
 	byIndex map[int]*slot
@@ -98,19 +102,21 @@ func (a *accumulator) problem() error {
 // empty reports whether nothing was said and nothing asked for.
 func (a *accumulator) empty() bool { return a.blocks == 0 }
 
-// finish is how the answer ended. A stop with tool calls is what some
-// providers say for tool_calls.
-func (a *accumulator) finish() (stream.Finish, error) {
+// finish is how the answer ended, and what is left to say before. A stop with
+// tool calls is what some providers say for tool_calls.
+func (a *accumulator) finish() ([]stream.Chunk, stream.Finish, error) {
+	out := a.close(nil)
 	for _, s := range a.slots {
 		if s.name == "" {
-			return stream.Finish{}, errUnnamedCall
+			return nil, stream.Finish{}, errUnnamedCall
 		}
+		out = s.show(out, s.seam.rest())
 	}
 	reason := finishReason(a.finishReason)
 	if reason == stream.FinishStop && len(a.slots) > 0 {
 		reason = stream.FinishToolCalls
 	}
-	return stream.Finish{Reason: reason, Raw: a.finishReason, Usage: a.usage}, nil
+	return out, stream.Finish{Reason: reason, Raw: a.finishReason, Usage: a.usage}, nil
 }
 
 func (a *accumulator) text(out []stream.Chunk, lane stream.Lane, text string) []stream.Chunk {
@@ -118,31 +124,45 @@ func (a *accumulator) text(out []stream.Chunk, lane stream.Lane, text string) []
 		return out
 	}
 	if a.lane != lane {
-		a.lane = lane
-		a.block()
+		out = a.close(out)
+		a.lane, a.blockID = lane, a.block()
 	}
 	a.size += len(text)
-	return append(out, stream.Chunk{Kind: stream.KindDelta, Lane: lane, BlockID: strconv.Itoa(a.blocks), Text: text})
+	return delta(out, lane, a.blockID, a.seam.join(text))
+}
+
+// close ends the open text block: what follows is a block of its own.
+func (a *accumulator) close(out []stream.Chunk) []stream.Chunk {
+	out = delta(out, a.lane, a.blockID, a.seam.rest())
+	a.lane = ""
+	return out
+}
+
+func delta(out []stream.Chunk, lane stream.Lane, blockID, text string) []stream.Chunk {
+	if text == "" {
+		return out
+	}
+	return append(out, stream.Chunk{Kind: stream.KindDelta, Lane: lane, BlockID: blockID, Text: text})
 }
 
 func (a *accumulator) toolCall(out []stream.Chunk, tc wireToolCall) []stream.Chunk {
+	calls := len(a.slots)
 	s := a.find(tc)
+	if len(a.slots) > calls {
+		out = a.close(out)
+	}
 	args := string(tc.Function.Arguments)
-	s.write(args)
 	a.size += len(args) + len(tc.ID) + len(tc.Function.Name)
+	args = s.seam.join(args)
 	if s.name == "" {
-		if s.name = string(tc.Function.Name); s.name == "" {
-			return out
+		if s.name = string(tc.Function.Name); s.name != "" {
+			out = append(out, stream.Chunk{
+				Kind: stream.KindToolCall, BlockID: s.blockID,
+				Call: stream.CallStart{ProviderID: s.id, Name: cmp.Or(a.names[s.name], s.name)},
+			})
 		}
-		out = append(out, stream.Chunk{
-			Kind: stream.KindToolCall, BlockID: s.blockID,
-			Call: stream.CallStart{ProviderID: s.id, Name: cmp.Or(a.names[s.name], s.name)},
-		})
 	}
-	if text := s.unshown(); text != "" {
-		out = append(out, stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneToolArguments, BlockID: s.blockID, Text: text})
-	}
-	return out
+	return s.show(out, args)
 }
 
 // find returns the call that a piece belongs to, a new one if it opens one:
@@ -201,7 +221,6 @@ func (a *accumulator) find(tc wireToolCall) *slot {
 }
 
 func (a *accumulator) open() *slot {
-	a.lane = "" // text behind a call is a block of its own
 	s := &slot{blockID: a.block()}
 	a.slots = append(a.slots, s)
 	return s

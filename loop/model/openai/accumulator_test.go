@@ -145,7 +145,7 @@ func TestHowItFinished(t *testing.T) {
 			for _, s := range tt.chunks {
 				a.add(parseChunk(t, s))
 			}
-			if got, err := a.finish(); err != nil || got != tt.want {
+			if _, got, err := a.finish(); err != nil || got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
 		})

@@ -46,10 +46,10 @@ func (c wireChoice) delta() wireDelta {
 
 type wireDelta struct {
 	Content wireContent `json:"content"`
-	Refusal lenientText `json:"refusal"`
+	Refusal wireText    `json:"refusal"`
 	// Providers disagree about the name; some send both with the same text.
-	ReasoningContent lenientText    `json:"reasoning_content"`
-	Reasoning        lenientText    `json:"reasoning"`
+	ReasoningContent wireText       `json:"reasoning_content"`
+	Reasoning        wireText       `json:"reasoning"`
 	ToolCalls        []wireToolCall `json:"tool_calls"`
 	// FunctionCall is what tool calls were before there were several.
 	FunctionCall *wireFunctionPiece `json:"function_call"`
@@ -88,7 +88,7 @@ type wireContent struct {
 }
 
 type wirePart struct {
-	Text     lenientText   `json:"text"`
+	Text     wireText      `json:"text"`
 	Thinking *wireThinking `json:"thinking"`
 }
 
@@ -97,11 +97,12 @@ type wireThinking string
 
 // UnmarshalJSON takes a text or the texts of parts. Null is nothing.
 func (c *wireContent) UnmarshalJSON(data []byte) error {
-	if data[0] != '[' {
-		if string(data) == "null" {
-			return nil
-		}
-		return json.Unmarshal(data, &c.text)
+	switch {
+	case data[0] == '"':
+		c.text = unquote(data)
+		return nil
+	case string(data) == "null":
+		return nil
 	}
 	var parts []wirePart
 	if err := json.Unmarshal(data, &parts); err != nil {
@@ -119,11 +120,11 @@ func (c *wireContent) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON keeps a string or the texts of parts.
 func (t *wireThinking) UnmarshalJSON(data []byte) error {
 	if data[0] != '[' {
-		return (*lenientText)(t).UnmarshalJSON(data)
+		return (*wireText)(t).UnmarshalJSON(data)
 	}
 	// No wirePart: thinking within thinking would be read over and over.
 	var parts []struct {
-		Text lenientText `json:"text"`
+		Text wireText `json:"text"`
 	}
 	if err := json.Unmarshal(data, &parts); err != nil {
 		return err
@@ -159,7 +160,8 @@ func (a *wireArguments) UnmarshalJSON(data []byte) error {
 	case string(data) == "null":
 		return nil
 	case data[0] == '"':
-		return json.Unmarshal(data, (*string)(a))
+		*a = wireArguments(unquote(data))
+		return nil
 	}
 	*a = wireArguments(bytes.TrimSpace(data))
 	return nil

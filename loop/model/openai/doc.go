@@ -3,13 +3,14 @@
 //
 // The streams in the wild differ from the written API, and the package reads
 // what they meant: a tool call without an index, or with the index of another
-// one, is told apart by its id; a keep-alive of any shape is skipped; a stream
-// is whole if it named a finish reason or said [DONE] after something, whichever
-// end follows, and otherwise was cut off. An answer without any data in it that
-// is plainly something else, such as a login page, is an error of its own:
-// not_a_stream, or what it says if it is an error object. Arguments of a tool
-// call that were cut off stay cut off: nothing is repaired here. What must be
-// said differently to a provider is in its [Quirks].
+// one, is told apart by its id; a character that is cut between two deltas is
+// joined again; a keep-alive of any shape is skipped; a stream is whole if it
+// named a finish reason or said [DONE] after something, whichever end follows,
+// and otherwise was cut off. An answer without any data in it that is plainly
+// something else, such as a login page, is an error of its own: not_a_stream, or
+// what it says if it is an error object. Arguments of a tool call that were cut
+// off stay cut off: nothing is repaired here. What must be said differently to a
+// provider is in its [Quirks].
 //
 // A call ends early in four ways: nothing comes (first_byte_timeout,
 // idle_timeout, data_timeout), too much comes (line_too_long, answer_too_long,

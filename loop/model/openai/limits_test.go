@@ -1,8 +1,10 @@
 package openai_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -76,12 +78,16 @@ func TestCancelEndsAStalledCall(t *testing.T) {
 func TestAConsumerThatStopsGivesTheConnectionUp(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, playback{body: fixture(t, "eof_no_finish"), end: "stall"}, playback{body: fixture(t, "finish_and_done")})
-	m := f.model(t, openai.Config{})
+	var logged bytes.Buffer
+	m := f.model(t, openai.Config{Logger: slog.New(slog.NewTextHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	for _, err := range m.Stream(t.Context(), hello()) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		break
+	}
+	if !strings.Contains(logged.String(), `outcome="consumer stopped"`) {
+		t.Errorf("logged %s", logged.String())
 	}
 	f.given(t)
 	chunks := 0

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,6 +32,16 @@ type pacedProvider struct {
 	// then follows them again and again; an empty one is the end of the body,
 	// and one with a negative pause comes never.
 	then beat
+	// closed, unless it is nil, counts the bodies that were closed.
+	closed *atomic.Int32
+}
+
+// bytewise is a body of one byte per pause.
+func bytewise(body string, pause time.Duration) (beats []beat) {
+	for i := range len(body) {
+		beats = append(beats, beat{pause, body[i : i+1]})
+	}
+	return beats
 }
 
 func (p pacedProvider) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -64,7 +75,12 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (*pacedBody) Close() error { return nil }
+func (b *pacedBody) Close() error {
+	if b.closed != nil {
+		b.closed.Add(1)
+	}
+	return nil
+}
 
 func pass(ctx context.Context, d time.Duration) error {
 	if d < 0 {

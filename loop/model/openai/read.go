@@ -93,13 +93,7 @@ func (c *call) take(f frame) (over bool, err error) {
 	case err != nil:
 		return false, &loop.ModelError{Status: c.status, Code: "too_many_calls", Message: err.Error(), Err: err}
 	}
-	for _, out := range chunks {
-		if !c.yield(out, nil) {
-			c.stopped = true
-			return true, nil
-		}
-	}
-	return false, nil
+	return !c.say(chunks), nil
 }
 
 // ended judges a stream that ended without [DONE].
@@ -127,7 +121,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 
 // finish yields the chunk that makes the answer whole, unless it is none.
 func (c *call) finish() error {
-	finish, err := c.acc.finish()
+	left, finish, err := c.acc.finish()
 	switch {
 	case err != nil:
 		return c.malformed(err.Error(), nil)
@@ -137,10 +131,20 @@ func (c *call) finish() error {
 	case finish.Raw == "" && c.acc.empty():
 		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
 	}
-	if !c.yield(stream.Chunk{Kind: stream.KindFinish, Finish: finish}, nil) {
-		c.stopped = true
-	}
+	c.say(append(left, stream.Chunk{Kind: stream.KindFinish, Finish: finish}))
 	return nil
+}
+
+// say yields chunks while the consumer wants them, and reports whether it
+// still does.
+func (c *call) say(chunks []stream.Chunk) bool {
+	for _, out := range chunks {
+		if !c.yield(out, nil) {
+			c.stopped = true
+			return false
+		}
+	}
+	return true
 }
 
 func (c *call) malformed(problem string, err error) *loop.ModelError {

@@ -3,6 +3,8 @@ package openai
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
 // slot is one tool call of an answer.
@@ -11,25 +13,27 @@ type slot struct {
 	id      string
 	name    string
 	// arguments is what has arrived; shown is how much of it was yielded,
-	// which is nothing before the name is known.
+	// which is nothing before the name is known. seam holds what is cut off at
+	// its end.
 	arguments strings.Builder
 	shown     int
+	seam      seam
 	end       closing
 	// checked says that the arguments have been parsed, valid how that went.
 	checked bool
 	valid   bool
 }
 
-func (s *slot) write(arguments string) {
+// show takes in more arguments and adds what can be yielded of them.
+func (s *slot) show(out []stream.Chunk, arguments string) []stream.Chunk {
 	s.arguments.WriteString(arguments)
 	s.end.read(arguments)
-}
-
-// unshown takes the arguments that were not taken before.
-func (s *slot) unshown() string {
+	if s.name == "" {
+		return out
+	}
 	text := s.arguments.String()[s.shown:]
 	s.shown += len(text)
-	return text
+	return delta(out, stream.LaneToolArguments, s.blockID, text)
 }
 
 // whole reports whether the arguments are over and JSON. It parses them once,

@@ -42,6 +42,9 @@ var wild = []struct{ name, body, want string }{
 	{"UsageOfAnotherKind", `data: {"choices":[],"usage":""}` + "\n\n" + text("a") + stop, "text/1: a\nfinish: stop (stop) 0/0"},
 	{"FunctionCall", chunk(`{"delta":{"function_call":{"name":"f","arguments":"{\"a\""}}}`) + chunk(`{"delta":{"function_call":{"arguments":":1}"}},"finish_reason":"function_call"}`), "tool_arguments/1:  f {\"a\":1}\nfinish: tool_calls (function_call) 0/0"},
 	{"OddIDAndIndex", call(`{"index":"0","id":7,"function":{"name":"f","arguments":"{"}}`) + call(`{"index":0.5,"id":7,"function":{"arguments":"}"}}`) + stop, "tool_arguments/1: 7 f {}\nfinish: tool_calls (stop) 0/0"},
+	{"CharactersCutBetweenDeltas", text("1\xE2\x82") + text("\xAC") + text(`\ud83e`) + text(`\udded!`) + stop, "text/1: 1€🧭!\nfinish: stop (stop) 0/0"},
+	{"ArgumentsCutInACharacter", call(`{"id":"p","function":{"name":"f","arguments":"{\"a\":\"\ud83e"}}`) + call("{\"function\":{\"arguments\":\"\\udded\xE2\"}}") + call("{\"function\":{\"arguments\":\"\x82\xAC\\\"}\"}}") + stop, "tool_arguments/1: p f {\"a\":\"🧭€\"}\nfinish: tool_calls (stop) 0/0"},
+	{"HalvesThatNothingFollows", chunk(`{"delta":{"reasoning":"\ud83e"}}`) + text("a\xE2") + call(`{"id":"p","function":{"name":"f","arguments":"\ud83e"}}`) + text(`\ud83e`) + stop, "reasoning/1: \xED\xA0\xBE\ntext/2: a\xE2\ntool_arguments/3: p f \xED\xA0\xBE\ntext/4: \xED\xA0\xBE\nfinish: tool_calls (stop) 0/0"},
 	{"ErrorObjectIsNotAnswerText", `data: {"object":"chat.completion.chunk","type":"x","message":"m","choices":[{"delta":{"content":"a"}}]}` + "\n\n" + stop, "text/1: a\nfinish: stop (stop) 0/0"},
 }
 
