@@ -124,13 +124,13 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 		fail = event.RunFailed{Reason: event.FailIncomplete, Error: "the model's answer ended in the middle: the connection closed before a finish reason came"}
 	case errors.As(ans.err, &me):
 		fail = event.RunFailed{Reason: event.FailModel}
-		text, changed := event.CleanText(me.Message)
+		text, changed := event.CleanText(r.context.withoutValues(me.Message))
 		fail.Error, fail.Sanitized = event.Shorten(text, 2000), changed
 	default:
 		fail = event.RunFailed{Reason: event.FailModel, Error: "the model call failed; the worker's log has the cause"}
 	}
 	if ans.err != nil && ans.refused == nil {
-		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", ans.err)
+		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", r.context.withoutValues(ans.err.Error()))
 	}
 	if again, ok := r.retry(ans, fail); ok {
 		return []event.Payload{again}

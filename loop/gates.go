@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -179,4 +180,6 @@ type modelCall struct {
 	// gate was asked. broken is why there is none.
 	provider *ProviderRequest
 	broken   error
+	// values has those of the headers that hooks have set; nil for none.
+	values *strings.Replacer
 }

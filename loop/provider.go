@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -70,7 +71,46 @@ func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt in
 		return decisions, &body.verdict.Reason, nil
 	}
 	r.context.provider = &ProviderRequest{Headers: headers.verdict.Value.Headers, Body: body.verdict.Value.Body}
+	r.context.values = newValues(p.Headers, headers.verdict.Value.Headers)
 	return decisions, nil, nil
+}
+
+// minValue is how long a header's value must be to be taken for a secret: what
+// is shorter is in many texts.
+const minValue = 8
+
+// newValues finds the values, and the words in them, that hooks have set.
+func newValues(before, after []hooks.Header) *strings.Replacer {
+	var found []string
+	for _, h := range after {
+		if slices.Contains(before, h) {
+			continue
+		}
+		for _, s := range append(strings.Fields(h.Value), h.Value) {
+			if len(s) >= minValue {
+				found = append(found, s)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	// The longest first: one may be in another.
+	slices.SortFunc(found, func(a, b string) int { return len(b) - len(a) })
+	pairs := make([]string, 0, 2*len(found))
+	for _, s := range found {
+		pairs = append(pairs, s, "[header]")
+	}
+	return strings.NewReplacer(pairs...)
+}
+
+// withoutValues takes the values of headers that hooks have set out of a text
+// of the provider, which may repeat them when it refuses them.
+func (c modelCall) withoutValues(text string) string {
+	if c.values == nil {
+		return text
+	}
+	return c.values.Replace(text)
 }
 
 // written lets the model write a call down. A panic in it fails the call and
@@ -124,13 +164,14 @@ func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderRes
 	if h == nil {
 		return nil
 	}
+	call := r.context
 	p := r.position(hooks.GateAfterProviderResponse, t.No, strconv.Itoa(t.No), t.Attempt)
 	in := hooks.AfterProviderResponse{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Model: t.Model}
 	return func(ctx context.Context, resp ProviderResponse) error {
 		if in.Headers != nil {
 			return errReceivedTwice
 		}
-		in.Status, in.Headers = resp.Status, visibleHeaders(resp.Headers)
+		in.Status, in.Headers = resp.Status, visibleHeaders(resp.Headers, call)
 		v, decisions, err := hooks.Ask(ctx, r.engine.Asker, h, p, in, nil)
 		if err != nil {
 			return err
@@ -144,9 +185,10 @@ func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderRes
 	}
 }
 
-// visibleHeaders is what hooks see of an answer's header: bounded text without
-// control characters and without cookies.
-func visibleHeaders(headers []hooks.Header) []hooks.Header {
+// visibleHeaders is what hooks see of the header of the answer to call: bounded
+// text without control characters, without cookies, and without what hooks have
+// set.
+func visibleHeaders(headers []hooks.Header, call modelCall) []hooks.Header {
 	out := make([]hooks.Header, 0, len(headers))
 	for _, h := range headers {
 		if strings.EqualFold(h.Name, "Set-Cookie") || len(h.Name) > hooks.MaxHeaderName {
@@ -155,8 +197,7 @@ func visibleHeaders(headers []hooks.Header) []hooks.Header {
 		if len(out) == hooks.MaxHeaders {
 			break
 		}
-		value := h.Value[:min(len(h.Value), 2*hooks.MaxHeaderValue)]
-		value = strings.Map(visible, strings.ToValidUTF8(value, "\uFFFD"))
+		value := strings.Map(visible, strings.ToValidUTF8(call.withoutValues(h.Value), "\uFFFD"))
 		out = append(out, hooks.Header{Name: h.Name, Value: event.Shorten(value, hooks.MaxHeaderValue)})
 	}
 	return out

@@ -1,15 +1,19 @@
 package loop_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -105,4 +109,59 @@ func TestRequestThatCannotBeWrittenIsNotSentAnotherWay(t *testing.T) {
 			goesOn(t, b, j.SessionID)
 		})
 	}
+}
+
+// TestProviderThatRepeatsAHeaderTellsNoValue: neither in what is stored, nor to
+// the hooks, nor in the log.
+func TestProviderThatRepeatsAHeaderTellsNoValue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const secret = "gw-BBBB2222"
+		var a questions
+		var logged bytes.Buffer
+		calls := 0
+		p := &looptest.Provider{
+			Begins: func(loop.ModelRequest) loop.ProviderResponse {
+				return loop.ProviderResponse{Status: 200, Headers: []hooks.Header{{Name: "Www-Authenticate", Value: "token " + secret + " of Bearer " + secret}, {Name: "X-Try", Value: "1 of 2"}}}
+			},
+			Plays: func(_ context.Context, _ loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+				if calls++; calls == 3 {
+					panic("sent X-Gateway: " + secret)
+				}
+				yield(stream.Chunk{}, &loop.ModelError{Status: 401, Code: "bad/" + secret, Message: "token " + secret + " is wrong", Retryable: true})
+			},
+		}
+		b := looptest.NewBench(looptest.NewLog(), p)
+		b.Engine.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		retry(b, loop.Retry{Attempts: 5})
+		h := a.hooks()
+		h.BeforeProviderHeaders = func(context.Context, hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
+			return hooks.BeforeProviderHeadersResult{Action: hooks.ActionTransform, Set: []hooks.Header{{Name: "X-Gateway", Value: "Bearer " + secret}, {Name: "X-Try", Value: "1"}}}, nil
+		}
+		b.Use(h)
+		j := b.Start(t, b.Session(t), "hi")
+		if run := b.Advance(t, j); run.Status != loop.RunFailed || calls != 3 {
+			t.Errorf("run %+v after %d calls", run, calls)
+		}
+		events, _ := checked(t, b, j.SessionID)
+		voids := payloads[event.AssistantDiscarded](t, events)
+		if len(voids) != 2 || voids[0].Error != "token [header] is wrong" || voids[0].Code != "bad/[header]" {
+			t.Errorf("discarded %+v", voids)
+		}
+		want := []hooks.Header{{Name: "Www-Authenticate", Value: "token [header] of [header]"}, {Name: "X-Try", Value: "1 of 2"}}
+		if got := a.responses[0].Headers; !slices.Equal(got, want) {
+			t.Errorf("the hook saw %q; want %q", got, want)
+		}
+		if all := stored(events, ledger(b, j.SessionID)) + logged.String(); strings.Contains(all, secret) {
+			t.Errorf("the value is in %s", all)
+		}
+		if n := strings.Count(logged.String(), "model call failed"); n != 3 {
+			t.Errorf("%d lines about failures in the log: %s", n, logged.String())
+		}
+		for _, s := range p.Sent() {
+			if !slices.Contains(s.Headers, hooks.Header{Name: "X-Gateway", Value: "Bearer " + secret}) {
+				t.Errorf("sent %q", s.Headers)
+			}
+		}
+	})
 }

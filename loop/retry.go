@@ -75,7 +75,7 @@ func (r *runner) retry(ans *answer, fail event.RunFailed) (p event.AssistantDisc
 	var me *ModelError
 	switch {
 	case errors.As(ans.err, &me) && me.Retryable:
-		code, changed := event.CleanText(me.Code)
+		code, changed := event.CleanText(r.context.withoutValues(me.Code))
 		p.Code, p.Status, p.Sanitized = event.Shorten(code, 200), me.Status, p.Sanitized || changed
 		r.retryIn = policy.wait(t.Failed+1, me.RetryAfter)
 	case ans.err == nil:
