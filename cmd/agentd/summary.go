@@ -43,6 +43,12 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 		return fmt.Sprintf("%s attempt %d, %s", p.Model, p.Attempt, count(int64(len(p.MessageIDs)), "message"))
 	case event.AssistantCompleted:
 		return string(p.Finish) + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.AssistantDiscarded:
+		text := fmt.Sprintf("attempt %d, %s", p.Attempt, p.Reason)
+		if p.Error != "" {
+			text += ": " + p.Error
+		}
+		return text
 	case event.AssistantStopped:
 		return p.Reason + ": " + hooks.Message{Parts: p.Parts}.Text()
 	case event.ToolProposed:
