@@ -51,3 +51,33 @@ func Example() {
 	// deny-tools continue ok
 	// large-orders ask ok
 }
+
+// tagged names the run in a header, so that a gateway's log can be joined with
+// agentd.timeline.
+func tagged(_ context.Context, in hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
+	return hooks.BeforeProviderHeadersResult{
+		Action: hooks.ActionTransform,
+		Set:    []hooks.Header{{Name: "X-Run-Id", Value: in.RunID}},
+	}, nil
+}
+
+func Example_headers() {
+	h := hooks.Hooks{BeforeProviderHeaders: hooks.Named("tagged", "1", tagged)}
+	in := hooks.BeforeProviderHeaders{
+		RunRef:  hooks.RunRef{RunID: "r-1"},
+		Headers: []hooks.Header{{Name: "Content-Type", Value: "application/json"}},
+	}
+	verdict, decisions, err := hooks.Ask(context.Background(), &hooks.Asker{}, h.BeforeProviderHeaders, hooks.Position{}, in, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, header := range verdict.Value.Headers {
+		fmt.Printf("%s: %s\n", header.Name, header.Value)
+	}
+	fmt.Println(decisions[0].HookID, decisions[0].Payload.Patch) // the value is not stored
+	// Output:
+	// Content-Type: application/json
+	// X-Run-Id: r-1
+	// tagged [{"op":"add","path":"/headers/X-Run-Id"}]
+}

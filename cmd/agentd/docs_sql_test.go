@@ -212,7 +212,7 @@ func TestDocumentedGoIsSomeThatCompiles(t *testing.T) {
 	for path, shown := range map[string]struct {
 		by     string
 		blocks int
-	}{"hooks.md": {"hooks", 2}, "api.md": {"api/client", 1}} {
+	}{"hooks.md": {"hooks", 3}, "api.md": {"api/client", 1}} {
 		example := document(t, shown.by, "example_test.go")
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(document(t, "docs", path), -1)
 		if len(blocks) != shown.blocks {

@@ -170,7 +170,9 @@ func deafDNS(t *testing.T) *http.Transport {
 		t.Fatal(err)
 	}
 	addr := closed.LocalAddr().String()
-	closed.Close()
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
 	dialer := &net.Dialer{Resolver: &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "udp", addr)
