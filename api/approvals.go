@@ -39,12 +39,8 @@ func (s *approvalService) ListApprovals(ctx context.Context, req *connect.Reques
 	if err != nil {
 		return nil, s.blamePageOfRun(ctx, err, tenantID, filter.SessionID, filter.RunID, pg)
 	}
-	list, next := cut(list, pg, func(a loop.ApprovalInfo) string { return a.ID })
-	out := &agentdv1.ListApprovalsResponse{NextPageToken: next}
-	for _, a := range list {
-		out.Approvals = append(out.Approvals, wireApproval(a))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(list, pg, func(a loop.ApprovalInfo) string { return a.ID }, wireApproval)
+	return connect.NewResponse(&agentdv1.ListApprovalsResponse{Approvals: page, NextPageToken: next}), nil
 }
 
 // blamePageOfRun is blamePage for a list that may be of a run.

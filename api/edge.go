@@ -3,7 +3,9 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"net/http"
+	"os"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -73,11 +75,11 @@ func connectsOwn(status int, body []byte) failure {
 		return newFailure(connect.CodeUnimplemented, "no_route", errNoProcedure.Error())
 	case http.StatusUnsupportedMediaType:
 		f := newFailure(connect.CodeInvalidArgument, "unsupported_media_type", "the call does not take this Content-Type: send application/json or application/proto")
-		f.status = status
+		f.status, f.plain = status, true
 		return f
 	case http.StatusMethodNotAllowed:
 		f := newFailure(connect.CodeUnimplemented, "method_not_allowed", "the call does not take this HTTP method: send a POST")
-		f.status = status
+		f.status, f.plain = status, true
 		return f
 	}
 	var said struct {
@@ -88,6 +90,8 @@ func connectsOwn(status int, body []byte) failure {
 	switch said.Code {
 	case connect.CodeResourceExhausted:
 		return tooLarge()
+	case connect.CodeDeadlineExceeded:
+		return tooSlow()
 	case connect.CodeUnimplemented:
 		return newFailure(said.Code, "unsupported_encoding", said.Message)
 	default:
@@ -95,9 +99,28 @@ func connectsOwn(status int, body []byte) failure {
 	}
 }
 
+// tooLarge and tooSlow have statuses of their own: clients and proxies send again
+// what was answered with 429 or 504.
 func tooLarge() failure {
-	return newFailure(connect.CodeResourceExhausted, "too_large", "the request has more than 1 MiB: send less")
+	f := newFailure(connect.CodeResourceExhausted, "too_large", "the request has more than 1 MiB: send less")
+	f.status = http.StatusRequestEntityTooLarge
+	return f
 }
+
+func tooSlow() failure {
+	f := newFailure(connect.CodeDeadlineExceeded, "too_slow", "the request did not arrive in time: send it faster")
+	f.status = http.StatusRequestTimeout
+	return f
+}
+
+// statusWriter answers with a status in place of that of the code.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+// WriteHeader implements [http.ResponseWriter].
+func (w statusWriter) WriteHeader(int) { w.ResponseWriter.WriteHeader(w.status) }
 
 // receivingConn is a streaming call that is told what is wrong with its request.
 type receivingConn struct {
@@ -112,6 +135,8 @@ func (c receivingConn) Receive(message any) error {
 	switch {
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
 		return tooLarge().connectError()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return tooSlow().connectError()
 	case err != nil:
 		return err // io.EOF among them, which ends a request
 	}

@@ -121,14 +121,14 @@ func TestWhatIsWrongBeforeTheServicesSaysSo(t *testing.T) {
 		"another type, too":  {`{"session_id":{}}`, nil, 400, "invalid_argument", "invalid_argument", "session_id"},
 		"twice":              {`{"text":"a","text":"b"}`, nil, 400, "invalid_argument", "invalid_argument", ""},
 		"unknown field":      {`{"sessionId":"x","idempotencykey":"k","zzz":1}`, nil, 400, "invalid_argument", "unknown_field", "idempotencykey"},
-		"too large":          {huge, nil, 429, "resource_exhausted", "too_large", ""},
-		"too large, zipped":  {zipped(t, huge), gzipped, 429, "resource_exhausted", "too_large", ""},
+		"too large":          {huge, nil, 413, "resource_exhausted", "too_large", ""},
+		"too large, zipped":  {zipped(t, huge), gzipped, 413, "resource_exhausted", "too_large", ""},
 		"broken gzip":        {"{}", gzipped, 400, "invalid_argument", "invalid_argument", ""},
 		"unknown encoding":   {"{}", http.Header{"Content-Encoding": {"br"}}, 501, "unimplemented", "unsupported_encoding", ""},
 		"no protobuf":        {"\xff\xff", binary, 400, "invalid_argument", "malformed_protobuf", ""},
 		"protobuf, no UTF-8": {"\x1a\x01\xff", binary, 400, "invalid_argument", "malformed_protobuf", ""},
 		"bad timeout":        {"{}", http.Header{"Connect-Timeout-Ms": {"soon"}}, 400, "invalid_argument", "invalid_argument", ""},
-		"too large protobuf": {strings.Repeat("x", 1<<20+1), binary, 429, "resource_exhausted", "too_large", ""},
+		"too large protobuf": {strings.Repeat("x", 1<<20+1), binary, 413, "resource_exhausted", "too_large", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -152,7 +152,7 @@ func TestARequestOfExactlyTheLimitIsRead(t *testing.T) {
 	head := `{"sessionId":"` + uuid.NewString() + `","text":"hi"}`
 	body := head + strings.Repeat(" ", limit-len(head))
 	wantConnectError(t, b.post(t, startRun, body), 404, "not_found", "not_found")
-	wantConnectError(t, b.post(t, startRun, body+" "), 429, "resource_exhausted", "too_large")
+	wantConnectError(t, b.post(t, startRun, body+" "), 413, "resource_exhausted", "too_large")
 }
 
 // endless is a body that does not end by itself.
@@ -170,7 +170,7 @@ func TestABodyWithoutEndIsNotReadToItsEnd(t *testing.T) {
 	req.Header.Set("Content-Type", "application/json")
 	c := *b
 	c.client = h2c(t) // a client of HTTP/1.1 may be cut off before it reads
-	wantConnectError(t, c.do(t, req), 429, "resource_exhausted", "too_large")
+	wantConnectError(t, c.do(t, req), 413, "resource_exhausted", "too_large")
 }
 
 func TestCallsThatDoNotExistAndMediaThatIsNotTaken(t *testing.T) {

@@ -39,6 +39,8 @@ type failure struct {
 	detail  *agentdv1.ErrorReason
 	// status is for what HTTP can say better than a code; 0 means the code's.
 	status int
+	// plain says that the client does not speak the protocol of the call.
+	plain bool
 }
 
 func newFailure(code connect.Code, reason, message string) failure {
@@ -201,7 +203,10 @@ func (s *server) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (s *server) answer(w http.ResponseWriter, r *http.Request, f failure) {
-	if f.status == 0 && strings.HasPrefix(r.URL.Path, rpcPrefix) && rpcErrors.IsSupported(r) {
+	if !f.plain && strings.HasPrefix(r.URL.Path, rpcPrefix) && rpcErrors.IsSupported(r) {
+		if f.status != 0 {
+			w = statusWriter{w, f.status}
+		}
 		// The client may have gone; there is nobody else to tell.
 		_ = rpcErrors.Write(w, r, f.connectError())
 		return

@@ -40,10 +40,6 @@ func (s *ledgerService) ListDecisions(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, s.blamePageOfRun(ctx, err, tenantID, filter.SessionID, filter.RunID, pg)
 	}
-	list, next := cut(list, pg, func(d loop.DecisionInfo) string { return d.ID })
-	out := &agentdv1.ListDecisionsResponse{NextPageToken: next}
-	for _, d := range list {
-		out.Decisions = append(out.Decisions, wireDecision(d))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(list, pg, func(d loop.DecisionInfo) string { return d.ID }, wireDecision)
+	return connect.NewResponse(&agentdv1.ListDecisionsResponse{Decisions: page, NextPageToken: next}), nil
 }

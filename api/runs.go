@@ -77,12 +77,8 @@ func (s *runService) ListRuns(ctx context.Context, req *connect.Request[agentdv1
 	if err != nil {
 		return nil, s.blamePage(ctx, err, tenantID, sessionID, pg)
 	}
-	list, next := cut(list, pg, func(r loop.RunInfo) string { return r.ID })
-	out := &agentdv1.ListRunsResponse{NextPageToken: next}
-	for _, r := range list {
-		out.Runs = append(out.Runs, wireRun(r))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(list, pg, func(r loop.RunInfo) string { return r.ID }, wireRun)
+	return connect.NewResponse(&agentdv1.ListRunsResponse{Runs: page, NextPageToken: next}), nil
 }
 
 func (s *runService) CancelRun(ctx context.Context, req *connect.Request[agentdv1.CancelRunRequest]) (*connect.Response[agentdv1.CancelRunResponse], error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strconv"
 
 	"connectrpc.com/connect"
 
@@ -97,12 +98,8 @@ func (s *sessionService) ListSessions(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	list, next := cut(list, pg, func(i loop.SessionInfo) string { return i.ID })
-	out := &agentdv1.ListSessionsResponse{NextPageToken: next}
-	for _, i := range list {
-		out.Sessions = append(out.Sessions, wireSession(i))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(list, pg, func(i loop.SessionInfo) string { return i.ID }, wireSession)
+	return connect.NewResponse(&agentdv1.ListSessionsResponse{Sessions: page, NextPageToken: next}), nil
 }
 
 func (s *sessionService) DeleteSession(ctx context.Context, req *connect.Request[agentdv1.DeleteSessionRequest]) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
@@ -131,12 +128,8 @@ func (s *sessionService) ListMessages(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, s.blamePage(ctx, err, tenantID, id, pg)
 	}
-	list, next := cut(list, pg, func(m loop.MessageInfo) string { return m.ID })
-	out := &agentdv1.ListMessagesResponse{NextPageToken: next}
-	for _, m := range list {
-		out.Messages = append(out.Messages, wireMessage(m))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(list, pg, func(m loop.MessageInfo) string { return m.ID }, wireMessage)
+	return connect.NewResponse(&agentdv1.ListMessagesResponse{Messages: page, NextPageToken: next}), nil
 }
 
 // blamePage tells apart what a list of a session did not find: the session, or
@@ -178,11 +171,8 @@ func (s *sessionService) ListEvents(ctx context.Context, req *connect.Request[ag
 	if err != nil {
 		return nil, err
 	}
-	out := &agentdv1.ListEventsResponse{More: len(events) > size}
-	for _, e := range events[:min(len(events), size)] {
-		out.Events = append(out.Events, wireEvent(e))
-	}
-	return connect.NewResponse(out), nil
+	page, next := cut(events, loop.Page{Limit: size + 1}, func(e event.Event) string { return strconv.FormatInt(e.Seq, 10) }, wireEvent)
+	return connect.NewResponse(&agentdv1.ListEventsResponse{Events: page, More: next != ""}), nil
 }
 
 func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[agentdv1.WatchEventsRequest], stream *connect.ServerStream[agentdv1.WatchEventsResponse]) error {

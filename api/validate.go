@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/sse"
@@ -22,6 +23,9 @@ const (
 
 	defaultPage, maxPage             = 50, 100
 	defaultEventsPage, maxEventsPage = 100, 500
+	// maxPageBytes is half of what clients of gRPC take by default. One element
+	// that is larger is a page.
+	maxPageBytes = 2 << 20
 )
 
 func invalid(field, problem string) error {
@@ -138,11 +142,17 @@ func pageOf(size int32, token string, fallback, limit int) (loop.Page, error) {
 	return loop.Page{Limit: n + 1, After: token}, nil
 }
 
-// cut drops the element too many and returns the token of the next page.
-func cut[T any](list []T, p loop.Page, id func(T) string) ([]T, string) {
-	if len(list) < p.Limit {
-		return list, ""
+// cut leaves out the element too many, and those that would make the page larger
+// than it may be, and returns the token of the next page.
+func cut[T any, W proto.Message](list []T, p loop.Page, id func(T) string, wire func(T) W) (page []W, next string) {
+	size := 0
+	for i, v := range list {
+		w := wire(v)
+		size += proto.Size(w)
+		if i == p.Limit-1 || i > 0 && size > maxPageBytes {
+			return page, id(list[i-1])
+		}
+		page = append(page, w)
 	}
-	list = list[:p.Limit-1]
-	return list, id(list[len(list)-1])
+	return page, ""
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"fmt"
+	"log/slog"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
@@ -14,6 +17,26 @@ func wantTimes(t *testing.T, out string, counts map[string]int) {
 	for pattern, want := range counts {
 		if got := len(regexp.MustCompile(pattern).FindAllString(out, -1)); got != want && (want >= 0 || got == 0) {
 			t.Errorf("%s is there %d times, want %d:\n%s", pattern, got, want, out)
+		}
+	}
+}
+
+func TestDocumentedLimitsOfTheServerHold(t *testing.T) {
+	t.Parallel()
+	s := newServer(nil, slog.New(slog.DiscardHandler))
+	text := document(t, "docs", "api.md")
+	for _, row := range []string{
+		fmt.Sprintf("| the head of a request (of a call by GET, its message is in it) | %d KiB | 431 |", s.MaxHeaderBytes>>10),
+		fmt.Sprintf("| until the head has arrived | %.0f s |", s.ReadHeaderTimeout.Seconds()),
+		fmt.Sprintf("| until the whole request has arrived | %.0f s | 408 ", s.ReadTimeout.Seconds()),
+		fmt.Sprintf("| until an answer has left | %.0f s |", s.WriteTimeout.Seconds()),
+		fmt.Sprintf("| a connection on which nothing is asked | %.0f min |", s.IdleTimeout.Minutes()),
+		fmt.Sprintf("| `user` | %d bytes |", loop.MaxUser),
+		fmt.Sprintf("| `metadata` | %d keys of %d bytes, values of %d bytes |", loop.MaxMetadataKeys, loop.MaxMetadataKey, loop.MaxMetadataValue),
+		fmt.Sprintf("`title`, `query` | %d characters |", loop.MaxTitle),
+	} {
+		if !strings.Contains(text, row) {
+			t.Errorf("docs/api.md does not say: %s", row)
 		}
 	}
 }

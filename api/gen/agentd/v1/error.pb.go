@@ -34,7 +34,7 @@ type ErrorReason struct {
 	// unavailable, canceled, deadline_exceeded, internal. More may be added.
 	// Of requests that reach no service: malformed_json, malformed_protobuf,
 	// unknown_field, unsupported_media_type, unsupported_encoding,
-	// method_not_allowed, too_large.
+	// method_not_allowed, too_large, too_slow.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// The request field that is wrong; empty if none is to blame.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
