@@ -54,7 +54,7 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	go test -count=1 -timeout=$(TEST_TIMEOUT) -run 'TestClientsThatJoinWhileARunWritesMissAndRepeatNothing' -v ./cmd/agentd
+	go test -count=1 -timeout=$(TEST_TIMEOUT) -run 'TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame' -v ./cmd/agentd
 
 FUZZTIME ?= 1m
 

@@ -77,7 +77,7 @@ func (c Config) check(r *Request) *Refusal {
 	case len(r.Chat.Messages) == 0:
 		return invalid("messages", "there has to be a message")
 	}
-	if refusal := checkTools(r.Chat.Tools, r.Body); refusal != nil {
+	if refusal := checkTools(r.Chat.Tools); refusal != nil {
 		return refusal
 	}
 	if refusal := c.Rules.checkMessages(r.Chat.Messages); refusal != nil {
@@ -86,17 +86,15 @@ func (c Config) check(r *Request) *Refusal {
 	return c.Rules.checkOrder(r.Chat.Messages)
 }
 
-// checkFields refuses a body that is no object and, by rule, unknown fields.
+// checkFields refuses unknown fields, by rule.
 func (rules Rules) checkFields(body []byte) *Refusal {
-	var top map[string]json.RawMessage
-	var messages []map[string]json.RawMessage
-	if json.Unmarshal(body, &top) != nil || top == nil {
-		return invalid("", "the body is not an object")
-	}
-	_ = json.Unmarshal(top["messages"], &messages) // it was parsed before
 	if !rules.RefuseUnknownFields {
 		return nil
 	}
+	var top map[string]json.RawMessage
+	var messages []map[string]json.RawMessage
+	_ = json.Unmarshal(body, &top) // both were parsed before
+	_ = json.Unmarshal(top["messages"], &messages)
 	for name := range top {
 		if !slices.Contains(topFields, name) {
 			return invalid(name, "the argument %s is not known", name)

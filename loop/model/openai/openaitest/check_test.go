@@ -48,7 +48,8 @@ func TestWhatEveryProviderRefuses(t *testing.T) {
 	for name, tt := range map[string]struct{ body, param, message string }{
 		"NoJSON":      {`{"model":`, "", "cannot be parsed"},
 		"NoUTF8":      {"{\"model\":\"\xff\"}", "", "not UTF-8"},
-		"NoObject":    {`null`, "", "not an object"},
+		"NoObject":    {`[]`, "", "cannot be parsed"},
+		"Nothing":     {`null`, "", "model has to be named"},
 		"NoModel":     {`{"stream":true,"messages":[` + user + `]}`, "", "model has to be named"},
 		"NoStream":    {`{"model":"m","messages":[` + user + `]}`, "stream", "only streams"},
 		"NoMessages":  {messages(), "messages", "has to be a message"},

@@ -7,9 +7,8 @@ import (
 )
 
 // checkTools looks at what the model is told of tools.
-func checkTools(tools []Tool, body []byte) *Refusal {
-	var top struct{ Tools json.RawMessage }
-	if json.Unmarshal(body, &top) == nil && top.Tools != nil && len(tools) == 0 {
+func checkTools(tools []Tool) *Refusal {
+	if tools != nil && len(tools) == 0 { // nil if the field is not there
 		return invalid("tools", "a list of tools must not be empty")
 	}
 	var names []string
