@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -157,12 +158,14 @@ func (b *bench) measureClients(ctx context.Context) error {
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	from := time.Now()
-	err = each(ctx, 64, n, func(_ context.Context, i int) error {
-		s, err := subscribe(ctx, server.url, sessions[i], "", 512)
-		if err != nil {
+	// Held to the end: a connection that nobody refers to is closed.
+	clients := make([]*subscription, n)
+	defer runtime.KeepAlive(clients)
+	err = each(ctx, 64, n, func(_ context.Context, i int) (err error) {
+		if clients[i], err = subscribe(ctx, server.url, sessions[i], "", 512); err != nil {
 			return err
 		}
-		_, err = s.next() // it is there, and the client is up to date
+		_, err = clients[i].next() // it is there, and the client is up to date
 		return err
 	})
 	if err != nil {

@@ -36,7 +36,7 @@ func (cmd profileCmd) Run(ctx context.Context, streams *std) error {
 	}
 	return withDir(func(dir string) (err error) {
 		pg, err := startPostgres(ctx, dir, "", map[string]string{
-			"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all",
+			"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.track": "all", "pg_stat_statements.track_planning": "on",
 		})
 		if err != nil {
 			return err
@@ -60,9 +60,9 @@ func (cmd profileCmd) Run(ctx context.Context, streams *std) error {
 }
 
 const selectStatements = `
-	SELECT calls, total_exec_time, rows, wal_bytes::float8, query
+	SELECT calls, total_exec_time, plans, total_plan_time, rows, wal_bytes::float8, query
 	FROM pg_stat_statements WHERE dbid IN (SELECT oid FROM pg_database WHERE datname LIKE 'bench\_%')
-	ORDER BY total_exec_time DESC LIMIT 40`
+	ORDER BY total_exec_time + total_plan_time DESC LIMIT 40`
 
 type profiler struct {
 	profileCmd
@@ -156,13 +156,13 @@ func (p *profiler) statements(ctx context.Context) error {
 	for _, name := range slices.SortedFunc(maps.Keys(t.sent), func(x, y string) int { return cmp.Compare(t.sent[y], t.sent[x]) }) {
 		fmt.Fprintf(w, "%.3f\t  %s\n", float64(t.sent[name])/runs, name)
 	}
-	fmt.Fprintln(w, "\nIN POSTGRES\ncalls\tms\trows\tWAL B\t  statement\t")
+	fmt.Fprintln(w, "\nIN POSTGRES\ncalls\tms\tplans\tms\trows\tWAL B\t  statement\t")
 	rows, _ := p.pg.control.Query(ctx, selectStatements) //nolint:rowserrcheck // ForEachRow looks at it
-	var calls, n int64
-	var ms, wal float64
+	var calls, plans, n int64
+	var ms, planning, wal float64
 	var query string
-	_, err = pgx.ForEachRow(rows, []any{&calls, &ms, &n, &wal, &query}, func() error {
-		fmt.Fprintf(w, "%.3f\t%.3f\t%.1f\t%.0f\t  %s\n", float64(calls)/runs, ms/runs, float64(n)/runs, wal/runs, shortened(query))
+	_, err = pgx.ForEachRow(rows, []any{&calls, &ms, &plans, &planning, &n, &wal, &query}, func() error {
+		fmt.Fprintf(w, "%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%.0f\t  %s\n", float64(calls)/runs, ms/runs, float64(plans)/runs, planning/runs, float64(n)/runs, wal/runs, shortened(query))
 		return nil
 	})
 	if err := errors.Join(err, w.Flush()); err != nil {
