@@ -81,8 +81,8 @@ func TestDecisionsOfTheProviderGatesAreToldInSQL(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	// The second answer goes on once its first text is durable.
-	hold := openaitest.NewHold()
-	p := openaitest.New(t, openaitest.Error(503, "server_error", "", "busy"), openaitest.Text("Hello.").Hold(openaitest.AtEnd, hold), openaitest.Text("Never shown."))
+	hold, hello := openaitest.NewHold(), openaitest.Text("Hel", "lo.")
+	p := openaitest.New(t, openaitest.Error(503, "server_error", "", "busy"), hello.Hold(bytes.Index(hello.Body, []byte("lo.")), hold), openaitest.Text("Never shown."))
 	s := newStack(t, db, providedBy(t, p, openai.Config{}))
 	agent := s.Engine.Agents["demo"]
 	agent.Retry = loop.Retry{Attempts: 2}
@@ -144,8 +144,10 @@ func TestDecisionsOfTheProviderGatesAreToldInSQL(t *testing.T) {
 		"run.queued", "run.started", "BeforeProviderHeaders: transform", "BeforeProviderRequest: transform", "turn.started", "model.requested",
 		"AfterProviderResponse: continue", "assistant.discarded",
 		"BeforeProviderHeaders: transform", "BeforeProviderRequest: transform", "model.requested",
-		"AfterProviderResponse: continue (error, let through): hook.error: error: no such region", "assistant.delta", "assistant.completed", "turn.completed", "run.completed",
+		"AfterProviderResponse: continue (error, let through): hook.error: error: no such region", "assistant.delta",
+		"assistant.delta", "assistant.completed", "turn.completed", "run.completed",
 	)
+	wantLines(t, "verify_ledger", lines(t, db, `SELECT v::text FROM agentd.verify_ledger($1) AS v`, session))
 	s.explained(t, runs[1], `? BeforeProviderHeaders turn 1 attempt 1
     headers@2: transform headers [TIME]
       [{"op":"remove","path":"/headers/User-Agent"},{"op":"add","path":"/headers/X-Team"}]
