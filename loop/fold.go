@@ -50,8 +50,11 @@ func apply(s State, e event.Event, p event.Payload) State {
 	case event.MessageCreated:
 		return s.withMessage(hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: p.Role, Parts: p.Parts, Position: e.Seq})
 	case event.MessagesReplaced:
+		// They are the last ones: allows has asked.
 		at := s.messageIndex(p.FromMessageID)
-		s.Messages = s.Messages[:at:at] // they are the last ones: allows has asked
+		if s.Messages = s.Messages[:at:at]; at == 0 {
+			s.Messages = nil
+		}
 		return s
 	case event.RunCreated:
 		s.Runs = append(slices.Clip(s.Runs), Run{ID: e.RunID, CreatedAt: e.At})

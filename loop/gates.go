@@ -18,6 +18,17 @@ func (r *runner) position(gate hooks.Gate, turn int, subject string, attempt int
 	}
 }
 
+// callOf is the subject of the gates of a turn's model calls. A run that is
+// taken up again asks at other positions: it may have failed between asking and
+// acting, and then what was asked is decided and void.
+func (r *runner) callOf(turn int) string {
+	subject := strconv.Itoa(turn)
+	if n := r.run().Retries; n > 0 {
+		subject += "/" + strconv.Itoa(n)
+	}
+	return subject
+}
+
 // pass asks the gates of a step and drafts what they let through. It changes
 // the step to what is left to do.
 func (r *runner) pass(ctx context.Context, d *draft, st *step, agent Agent) error {
@@ -85,7 +96,7 @@ func (r *runner) askRun(ctx context.Context, d *draft, agent Agent) (ruling[hook
 	for _, t := range agent.Tools {
 		in.Tools = append(in.Tools, t.Spec().Name)
 	}
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1), in, nil)
+	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1+r.run().Retries), in, nil)
 	if err == nil && len(said.verdict.Changed) > 0 && r.prep == nil {
 		p := r.prepared(in, said.verdict.Value)
 		r.prep = &p
@@ -129,7 +140,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	t, _ := d.run().Turn()
 	system, messages := modelContext(agent, d.state, d.run())
 	in := hooks.TransformContext{RunRef: r.ref(), Turn: t.No, Attempt: req.Attempt, System: system, Messages: messages}
-	p := r.position(hooks.GateTransformContext, t.No, strconv.Itoa(t.No), req.Attempt)
+	p := r.position(hooks.GateTransformContext, t.No, r.callOf(t.No), req.Attempt)
 	said, err := askOnce(ctx, r, r.engine.Hooks.TransformContext, p, in,
 		func(in hooks.TransformContext) error { return checkHistory(in.Messages) })
 	if err != nil {

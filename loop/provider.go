@@ -7,7 +7,6 @@ import (
 	"iter"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -51,7 +50,7 @@ func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt in
 		r.context.broken = err
 		return nil, nil, nil
 	}
-	at := func(g hooks.Gate) hooks.Position { return r.position(g, turn, strconv.Itoa(turn), attempt) }
+	at := func(g hooks.Gate) hooks.Position { return r.position(g, turn, r.callOf(turn), attempt) }
 	headers, err := askOnce(ctx, r, r.engine.Hooks.BeforeProviderHeaders, at(hooks.GateBeforeProviderHeaders),
 		hooks.BeforeProviderHeaders{RunRef: r.ref(), Turn: turn, Attempt: attempt, Model: agent.ModelName, Headers: p.Headers}, nil)
 	if err != nil {
@@ -165,7 +164,7 @@ func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderRes
 		return nil
 	}
 	call := r.context
-	p := r.position(hooks.GateAfterProviderResponse, t.No, strconv.Itoa(t.No), t.Attempt)
+	p := r.position(hooks.GateAfterProviderResponse, t.No, r.callOf(t.No), t.Attempt)
 	in := hooks.AfterProviderResponse{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Model: t.Model}
 	return func(ctx context.Context, resp ProviderResponse) error {
 		if in.Headers != nil {

@@ -121,7 +121,11 @@ func essence(s loop.State) []string {
 // expected is the essence of the undisturbed talk, or of one whose tool that
 // is not idempotent was started and left without an outcome.
 func expected(whole []event.Event, unknown bool) []string {
-	out := essence(loop.FoldAll(loop.State{}, whole))
+	return expectedOf(loop.FoldAll(loop.State{}, whole), unknown)
+}
+
+func expectedOf(whole loop.State, unknown bool) []string {
+	out := essence(whole)
 	if !unknown {
 		return out
 	}

@@ -250,7 +250,7 @@ func (p *projector) claim(e event.Event, workerID string, epoch int64, hookSet s
 func (p *projector) end(e event.Event, status loop.RunStatus, reason, problem string) {
 	r := p.run(e)
 	r.status, r.workerID, r.notBefore = runStatus(status), noUUID, noTime
-	r.reason, r.err = text(reason), text(problem)
+	r.reason, r.err = pgtype.Text{String: reason, Valid: true}, pgtype.Text{String: problem, Valid: true}
 	r.endedAt, r.endedSeq = at(e.At), bigint(e.Seq)
 }
 

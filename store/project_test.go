@@ -59,6 +59,9 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		for _, e := range w.events {
 			seen.types[e.Type]++
 		}
+		for _, r := range w.state.Runs {
+			seen.types["retry"] += r.Retries
+		}
 	})
 	t.Logf("events by type: %v", seen.types)
 	for _, kind := range []event.Type{
@@ -69,6 +72,7 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
 		event.TypeInputHandled, event.TypeInputBlocked, event.TypeInputRejected, event.TypeRunPrepared, event.TypeRunSuspended,
 		event.TypeToolBlocked, event.TypeApprovalRequested, event.TypeApprovalDecided,
+		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry",
 	} {
 		if seen.types[kind] == 0 {
 			t.Errorf("no log had %s", kind)
@@ -125,9 +129,46 @@ type candidate struct {
 }
 
 func (w *walk) session() candidate {
-	return candidate{payload: event.SessionCreated{
+	c := event.SessionCreated{
 		TenantID: looptest.Tenant, ExternalID: rapid.SampledFrom([]string{"", "ext " + w.id}).Draw(w.t, "external id"),
-	}}
+		Title: rapid.SampledFrom([]string{"", "ÖL & <oil>"}).Draw(w.t, "title"), User: rapid.SampledFrom([]string{"", "u 1"}).Draw(w.t, "user"),
+	}
+	if w.oneIn(2, "metadata") {
+		c.Metadata = map[string]string{"a": "1", `b "ü"`: ""}
+	}
+	return candidate{payload: c}
+}
+
+// description changes what the session's client says of it.
+func (w *walk) description() candidate {
+	var u event.SessionUpdated
+	if w.oneIn(2, "retitle") {
+		u.Title = new(rapid.SampledFrom([]string{"", "two", "ÖL"}).Draw(w.t, "new title"))
+	}
+	for _, k := range []string{"a", `b "ü"`, "c"} {
+		if w.oneIn(2, "key") {
+			continue
+		}
+		if u.Metadata == nil {
+			u.Metadata = map[string]*string{}
+		}
+		u.Metadata[k] = rapid.SampledFrom([]*string{nil, new("1"), new("2\n")}).Draw(w.t, "value")
+	}
+	return candidate{payload: u}
+}
+
+// replacement takes the end of the conversation out of it.
+func (w *walk) replacement(runID string) candidate {
+	m := w.state.Messages
+	if len(m) == 0 {
+		return candidate{payload: future{N: 2}}
+	}
+	m = m[len(m)-rapid.IntRange(1, len(m)).Draw(w.t, "replaced"):]
+	p := event.MessagesReplaced{FromMessageID: m[0].ID}
+	for _, old := range m {
+		p.MessageIDs = append(p.MessageIDs, old.ID)
+	}
+	return candidate{runID, 0, p}
 }
 
 type future struct {
@@ -156,6 +197,9 @@ func (w *walk) candidates() []candidate {
 		all = append(all, fresh, candidate{payload: future{N: 1}}, candidate{payload: event.MessageCreated{
 			MessageID: looptest.NewID(), Role: hooks.RoleUser, Parts: w.parts(),
 		}})
+	}
+	if rare || aside {
+		all = append(all, w.description(), w.replacement(rapid.SampledFrom([]string{"", fresh.runID}).Draw(w.t, "replacing run")))
 	}
 	if rare {
 		all = append(all, candidate{payload: event.InputHandled{InputID: looptest.NewID(), Agent: "a", Reply: "later", IdempotencyKey: "k"}},
@@ -202,6 +246,12 @@ func (w *walk) ofRun(r loop.Run) []candidate {
 	}
 	if r.Status == loop.RunWaiting {
 		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1, Cause: "approval"})
+	}
+	if w.oneIn(4, "fails") {
+		payloads = append(payloads, event.RunFailed{Reason: event.FailModel, Error: "refused"})
+	}
+	if r.Status == loop.RunFailed {
+		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1, Cause: event.QueuedForRetry})
 	}
 	if r.Status == loop.RunEnqueued {
 		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1})

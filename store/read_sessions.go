@@ -109,8 +109,8 @@ func (s *Store) ListSessions(ctx context.Context, tenantID string, filter loop.S
 	if filter.User != "" {
 		and(`s.user_id = $`, cleaned(filter.User))
 	}
-	if words := strings.Fields(searchable(cleaned(filter.Query))); len(words) > 0 {
-		and(`s.title_search IS NOT NULL AND NOT EXISTS (SELECT FROM unnest($::text[]) AS w WHERE strpos(s.title_search, w) = 0)`, words)
+	for _, word := range strings.Fields(searchable(cleaned(filter.Query))) {
+		and(`strpos(s.title_search, $) > 0`, word)
 	}
 	if len(filter.Metadata) > 0 {
 		wanted := map[string]string{}

@@ -305,6 +305,7 @@ func TestReadsReportABrokenDatabase(t *testing.T) {
 			_, err := s.ListMessages(ctx, looptest.Tenant, id, loop.MessageFilter{}, loop.Page{})
 			return err
 		},
+		"Tail":           func() error { _, err := s.Tail(ctx, looptest.Tenant, id, id); return err },
 		"Next":           func() error { _, err := s.Next(ctx, looptest.Tenant, id, 0, 1); return err },
 		"WriteMemory":    func() error { return s.WriteMemory(ctx, looptest.Tenant, "k", "v") },
 		"ReadMemory":     func() error { _, _, err := s.ReadMemory(ctx, looptest.Tenant, "k"); return err },

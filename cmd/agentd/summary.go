@@ -29,6 +29,8 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 	switch p := decodeEvent(e).(type) {
 	case event.MessageCreated:
 		return string(p.Role) + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.MessagesReplaced:
+		return count(int64(len(p.MessageIDs)), "message") + " by " + by
 	case event.RunCreated:
 		return "by " + by
 	case event.RunStarted:

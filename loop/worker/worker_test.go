@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -25,6 +27,38 @@ func TestARunIsTakenUpAndEnds(t *testing.T) {
 	checkEnd(t, p, j)
 	if got := payload[event.RunStarted](t, p, j.SessionID).WorkerID; got != w.ID() {
 		t.Errorf("claimed by %q, want the worker's id %q", got, w.ID())
+	}
+}
+
+// TestAFailedRunIsTakenUpAgain: its next job comes with the append that queues
+// it.
+func TestAFailedRunIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	p := setup(t, storetest.New(t), looptest.Model(func(ctx context.Context, req loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+		if asked.Add(1) <= 2 {
+			yield(looptest.Text("do"), nil)
+			yield(stream.Chunk{}, &loop.ModelError{Message: "no"})
+			return
+		}
+		looptest.Answers(looptest.Answer(looptest.Text("done"), looptest.Finish(stream.FinishStop)))(ctx, req, yield)
+	}))
+	p.work(t)
+	j := p.Start(t, p.Session(t), "hello")
+	for n := range 3 {
+		r := p.await(t, j, func(r loop.Run) bool { return r.Status.Terminal() && r.Retries == n })
+		if n == 2 {
+			if r.Status != loop.RunCompleted || len(r.Turns) != 3 {
+				t.Errorf("run %+v; want it completed", r)
+			}
+			break
+		}
+		if _, err := p.Commands.RetryRun(t.Context(), loop.RetryRun{TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: j.RunID, Actor: looptest.Tester}); err != nil {
+			t.Fatalf("retry of %+v: %v", r, err)
+		}
+	}
+	if got := payload[event.RunResumed](t, p, j.SessionID).Cause; got != event.ResumeRetry {
+		t.Errorf("resumed for %s", got)
 	}
 }
 
