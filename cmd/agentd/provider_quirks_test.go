@@ -14,6 +14,7 @@ var quirkyTexts = map[string]telling{
 	"fr_end_turn":       {run: "completed stop", finish: "stop/end_turn 11/7", said: []string{"Hello ü🚀"}},
 	"fr_eos":            {run: "completed stop", finish: "stop/eos 11/7", said: []string{"Hello ü🚀"}},
 	"fr_function_call":  {run: "completed tool_calls", finish: "tool_calls/function_call 11/7", said: []string{"Hello ü🚀"}},
+	"badargs+nofinish":  {run: "completed unknown", finish: "unknown/ 11/7", said: []string{"Hello ü🚀"}},
 	"html":              {run: "failed model_error", error: "502 Bad Gateway", finish: "/ 0/0"},
 	"midstream":         {run: "failed model_error", error: "scripted provider failure", finish: "/ 0/0", said: []string{cutOff + "Hello ü🚀"}},
 	"nofinish":          {run: "completed unknown", finish: "unknown/ 11/7", said: []string{"Hello ü🚀"}},
@@ -26,6 +27,9 @@ var quirkyTexts = map[string]telling{
 // same for both.
 var quirkyCalls = map[string]telling{
 	"badargs": {run: "completed stop", finish: "tool_calls/tool_calls 11/7", said: []string{"Done."}, calls: []string{
+		`lookup_order{"order_id":"A-17 done invalid_arguments → ` + notAll, `get_time{"zone":"UTC done invalid_arguments → ` + notAll,
+	}},
+	"badargs+nofinish": {run: "completed stop", finish: "unknown/ 11/7", said: []string{"Done."}, calls: []string{
 		`lookup_order{"order_id":"A-17 done invalid_arguments → ` + notAll, `get_time{"zone":"UTC done invalid_arguments → ` + notAll,
 	}},
 	"fr_content_filter": {run: "completed stop", finish: "content_filter/content_filter 11/7", said: []string{"Done."}, calls: []string{ranBoth, ranTime}},
@@ -65,7 +69,7 @@ func TestProvidersWithQuirksAreUnderstood(t *testing.T) {
 	})
 	s, d := newProvided(t, p, openai.Config{})
 	for kind := range scripts {
-		for _, quirk := range append(openaitest.Quirks(), "noid+noindex", "noid+dupindex", "objargs+noid+noindex", "repeatname+noid", "comment+crlf+nospace") {
+		for _, quirk := range append(openaitest.Quirks(), "badargs+nofinish", "noid+noindex", "noid+dupindex", "objargs+noid+noindex", "repeatname+noid", "comment+crlf+nospace") {
 			want, ok := bent[kind][quirk]
 			if !ok {
 				want = straight[kind]
