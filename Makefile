@@ -82,6 +82,15 @@ build-bench: need-go
 
 # CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
 # linter sees the code as it ships; vet also sees the one with crash points.
+# Takes packages from the npm registry, so it is no part of `test`.
+.PHONY: e2e
+e2e: need-go setup-run ## Run the client libraries of other languages against agentd; needs Node.js
+	@if command -v node >/dev/null && command -v npm >/dev/null; then \
+		AGENTD_E2E=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '^TestClientsOfOtherLanguages$$' -v ./cmd/agentd; \
+	else \
+		echo "=== SKIPPED: node and npm are not on the PATH, so no client of another language was run" >&2; \
+	fi
+
 .PHONY: lint
 lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...
