@@ -46,11 +46,11 @@ var recordedStreams = map[string]telling{
 
 // playModes are ways of sending the same bytes.
 var playModes = map[string]func(name string, a openaitest.Answer) openaitest.Answer{
-	"whole": func(_ string, a openaitest.Answer) openaitest.Answer { return a },
+	"whole":    func(_ string, a openaitest.Answer) openaitest.Answer { return a },
 	"bytewise": func(_ string, a openaitest.Answer) openaitest.Answer { return a.Bytewise() },
-	"closed": func(_ string, a openaitest.Answer) openaitest.Answer { return a.Ending(openaitest.EndClose) },
-	"cut":    func(_ string, a openaitest.Answer) openaitest.Answer { return a.Ending(openaitest.EndCut) },
-	"reset":  func(_ string, a openaitest.Answer) openaitest.Answer { return a.Bytewise().Ending(openaitest.EndReset) },
+	"closed":   func(_ string, a openaitest.Answer) openaitest.Answer { return a.Ending(openaitest.EndClose) },
+	"cut":      func(_ string, a openaitest.Answer) openaitest.Answer { return a.Ending(openaitest.EndCut) },
+	"reset":    func(_ string, a openaitest.Answer) openaitest.Answer { return a.Bytewise().Ending(openaitest.EndReset) },
 	"split": func(_ string, a openaitest.Answer) openaitest.Answer {
 		offsets, _ := openaitest.UTF8Cuts()
 		return a.Cut(offsets...)
