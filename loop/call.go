@@ -125,7 +125,9 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 	case errors.As(ans.err, &me):
 		fail = event.RunFailed{Reason: event.FailModel}
 		text, changed := event.CleanText(r.context.withoutValues(me.Message))
-		fail.Error, fail.Sanitized = event.Shorten(text, 2000), changed
+		code, changedCode := event.CleanText(r.context.withoutValues(me.Code))
+		fail.Error, fail.Code, fail.Status = event.Shorten(text, 2000), event.Shorten(code, 200), me.Status
+		fail.Sanitized = changed || changedCode
 	default:
 		fail = event.RunFailed{Reason: event.FailModel, Error: "the model call failed; the worker's log has the cause"}
 	}

@@ -71,12 +71,12 @@ func (r *runner) retry(ans *answer, fail event.RunFailed) (p event.AssistantDisc
 	if ans.refused != nil || ans.begun() || t.Failed+1 >= policy.Attempts {
 		return p, false
 	}
-	p = event.AssistantDiscarded{Attempt: t.Attempt, Reason: discardFailed, Error: fail.Error, Sanitized: fail.Sanitized}
+	p = event.AssistantDiscarded{
+		Attempt: t.Attempt, Reason: discardFailed, Error: fail.Error, Code: fail.Code, Status: fail.Status, Sanitized: fail.Sanitized,
+	}
 	var me *ModelError
 	switch {
 	case errors.As(ans.err, &me) && me.Retryable:
-		code, changed := event.CleanText(r.context.withoutValues(me.Code))
-		p.Code, p.Status, p.Sanitized = event.Shorten(code, 200), me.Status, p.Sanitized || changed
 		r.retryIn = policy.wait(t.Failed+1, me.RetryAfter)
 	case ans.err == nil:
 		r.retryIn = policy.wait(t.Failed+1, 0)

@@ -114,7 +114,11 @@ func TestAFailureThatStandsFailsTheRun(t *testing.T) {
 				if run := b.Advance(t, b.Start(t, id, "hi")); run.Status != loop.RunFailed || n != c.calls {
 					t.Errorf("run %s %s after %d calls; want %d", run.Status, run.Reason, n, c.calls)
 				}
-				checked(t, b, id)
+				events, _ := checked(t, b, id)
+				fail := only[event.RunFailed](t, events)
+				if (fail.Code == "overloaded_error" && fail.Status == 529) != (name != "nothing to wait for" && name != "no model error" && name != "cut off after the text") {
+					t.Errorf("failed %+v", fail)
+				}
 				goesOn(t, b, id)
 			})
 		})

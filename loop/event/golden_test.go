@@ -62,6 +62,7 @@ var samples = []event.Payload{
 	event.RunCancelled{Reason: "changed my mind"},
 	event.RunCompleted{LedgerMark: mark, Reason: stream.FinishStop},
 	event.RunFailed{LedgerMark: mark, Reason: event.FailBlocked, Error: "not on Sundays", Sanitized: true},
+	event.RunFailed{LedgerMark: mark, Reason: event.FailModel, Error: "the provider is busy", Code: "overloaded", Status: 529, Sanitized: true},
 	event.RunCancelled{LedgerMark: mark, Reason: "changed my mind"},
 	event.RunStarted{WorkerID: "w-1", Epoch: 1, Ticket: 1, HookSet: "00ff"},
 	event.RunResumed{WorkerID: "w-2", Epoch: 3, Ticket: 2, Cause: event.ResumeApproval, HookSet: "00ff"},

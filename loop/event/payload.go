@@ -310,7 +310,11 @@ type RunFailed struct {
 	LedgerMark
 	Reason FailReason `json:"reason"`
 	// Error is a sentence for people.
-	Error     string `json:"error"`
+	Error string `json:"error"`
+	// Code is the provider's own word and Status the HTTP status, if a model
+	// call failed.
+	Code      string `json:"code,omitempty"`
+	Status    int    `json:"status,omitempty"`
 	Sanitized bool   `json:"sanitized,omitempty"`
 }
 
