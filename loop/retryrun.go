@@ -28,7 +28,8 @@ type RetriedRun struct {
 // replaced by that of a new turn, and no tool is run again. A session with
 // another active run refuses it with a [BusyError]; a run that has not failed,
 // that a check refused, or that the conversation has left behind, is a
-// [RetryError]. Asking again for what is under way is no error.
+// [RetryError]. Asking again for what is under way is no error. A run that a
+// limit of its agent ended fails again, unless the limit was raised.
 func (c *Commands) RetryRun(ctx context.Context, cmd RetryRun) (RetriedRun, error) {
 	var out RetriedRun
 	err := c.retry(ctx, cmd.TenantID, cmd.SessionID, func(h Head) (Append, error) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,11 @@ const (
 	// commitTimeout is for a database that answers nothing at all; one that
 	// works ends long statements by itself.
 	commitTimeout = 40 * time.Second
+	// courtesy is how long the deltas of a session wait for somebody who was
+	// refused there: as long as it takes to read where the session stands and to
+	// plan again. Behind a stream that is faster than that, a cancel would never
+	// come through.
+	courtesy = 20 * time.Millisecond
 )
 
 // committer gathers requests into groups and commits one group at a time. What
@@ -38,6 +44,7 @@ type committer struct {
 	accepting bool
 	pending   []*request // in order of arrival
 	alone     map[pgtype.UUID]struct{}
+	refused   map[pgtype.UUID]time.Time // until when deltas wait
 
 	wake   chan struct{} // has room for one: something changed
 	cancel context.CancelFunc
@@ -54,8 +61,8 @@ type committer struct {
 func newCommitter(s *Store, e edge) *committer {
 	c := &committer{
 		store: s, edge: e, window: s.opts.window(),
-		alone: make(map[pgtype.UUID]struct{}),
-		wake:  make(chan struct{}, 1), done: make(chan struct{}),
+		alone: make(map[pgtype.UUID]struct{}), refused: make(map[pgtype.UUID]time.Time),
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		conn: ownConn{pool: s.pool},
 	}
 	c.aside = newAside(c)
@@ -145,21 +152,32 @@ func (c *committer) next(now time.Time) (group []*request, wait time.Duration, o
 	if len(c.pending) == 0 {
 		return nil, 0, !c.accepting && len(c.alone) == 0
 	}
+	maps.DeleteFunc(c.refused, func(_ pgtype.UUID, until time.Time) bool { return !c.accepting || !now.Before(until) })
 	due := c.lastCommit.Add(c.window)
 	if c.accepting && now.Before(due) && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
 		return nil, due.Sub(now), false
 	}
-	return c.take(), 0, false
+	if group = c.take(); len(group) == 0 {
+		for _, until := range c.refused {
+			wait = max(wait, until.Sub(now))
+		}
+	}
+	return group, wait, false
 }
 
 // take removes the next group from pending. A second append of a session, or
-// one whose session is aside, stays for a later group.
+// one whose session is aside, stays for a later group, as deltas do that wait
+// for somebody else.
 func (c *committer) take() []*request {
 	var group []*request
 	taken := make(map[pgtype.UUID]struct{}, min(len(c.pending), maxGroup))
 	bytes := 0
 	rest := c.pending[:0]
 	for _, r := range c.pending {
+		if _, wait := c.refused[r.sessionID]; wait && r.append.Deltas {
+			rest = append(rest, r)
+			continue
+		}
 		_, busy := c.alone[r.sessionID]
 		_, second := taken[r.sessionID]
 		full := len(group) == maxGroup || len(group) > 0 && bytes+r.bytes > maxGroupBytes
@@ -171,6 +189,7 @@ func (c *committer) take() []*request {
 		}
 		bytes += r.bytes
 		group = append(group, r)
+		delete(c.refused, r.sessionID)
 	}
 	clear(c.pending[len(rest):])
 	c.pending = rest
@@ -266,13 +285,24 @@ func (c *committer) decided(r *request, f fate) bool {
 	case fateMine:
 		c.finish(r)
 	case fateConflict:
-		r.fail(loop.ErrConflict)
+		c.refuse(r)
 	case fateLeaseLost:
 		r.fail(loop.ErrLeaseLost)
 	case fateNotFound:
 		r.fail(loop.ErrNotFound)
 	}
 	return true
+}
+
+// refuse answers a request whose session has moved on. What is not deltas comes
+// again, and then finds no deltas in front of it.
+func (c *committer) refuse(r *request) {
+	if !r.append.Deltas {
+		c.mu.Lock()
+		c.refused[r.sessionID] = time.Now().Add(courtesy)
+		c.mu.Unlock()
+	}
+	r.fail(loop.ErrConflict)
 }
 
 // finish hands on what was committed and answers. Handing on comes first, so

@@ -1,10 +1,13 @@
 package store
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // waiting returns a committer that is not started, with requests in its queue;
@@ -113,6 +116,52 @@ func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
 	c.lastCommit, c.accepting = now, false
 	if group, wait, _ := c.next(now); len(group) != 1 || wait != 0 {
 		t.Errorf("stopping: wait %v; want none", wait)
+	}
+}
+
+func TestGroupOfDeltasWaitsForWhoWasRefused(t *testing.T) {
+	t.Parallel()
+	c := waiting("Aab")
+	c.lastCommit = time.Now().Add(-time.Hour)
+	first := c.pending[0]
+	c.pending = c.pending[1:]
+	c.refuse(first)
+	if got := <-first.answer; !errors.Is(got.err, loop.ErrConflict) {
+		t.Errorf("refused with %v", got.err)
+	}
+	now := time.Now()
+	if group, wait, _ := c.next(now); sessionsOf(group) != "b" || wait != 0 {
+		t.Errorf("group %q, wait %v; want b, at once", sessionsOf(group), wait)
+	}
+	if group, wait, _ := c.next(now); len(group) > 0 || wait <= 0 || wait > courtesy {
+		t.Errorf("group %q, wait %v; want to wait for the one that was refused", sessionsOf(group), wait)
+	}
+	// It comes again, behind the deltas, and goes first; then they need not wait.
+	c.pending = append(c.pending, first)
+	for _, want := range []bool{false, true} {
+		group, _, _ := c.next(now)
+		if sessionsOf(group) != "a" || group[0].append.Deltas != want {
+			t.Errorf("group %q; want a, with deltas %t", sessionsOf(group), want)
+		}
+	}
+	// It does not come again.
+	c = waiting("a")
+	c.lastCommit = now.Add(-time.Hour)
+	c.refuse(first)
+	if group, _, _ := c.next(time.Now().Add(courtesy)); sessionsOf(group) != "a" || len(c.refused) != 0 {
+		t.Errorf("group %q, still waiting %v; want a", sessionsOf(group), c.refused)
+	}
+	// Deltas that were refused have nobody to wait for, and who stops does not wait.
+	deltas := waiting("a").pending[0]
+	if c.refuse(deltas); len(c.refused) != 0 {
+		t.Error("deltas wait for deltas")
+	}
+	c = waiting("a")
+	<-first.answer
+	c.refuse(first)
+	c.accepting = false
+	if group, _, _ := c.next(time.Now()); sessionsOf(group) != "a" {
+		t.Errorf("stopping: group %q; want a", sessionsOf(group))
 	}
 }
 
