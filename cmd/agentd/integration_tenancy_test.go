@@ -108,6 +108,17 @@ func TestAForeignIDBehavesAsOneThatDoesNotExist(t *testing.T) {
 		"DeleteSession": func(ctx context.Context, tenant string, id ids) error {
 			return s.Commands.DeleteSession(ctx, tenant, id.session, looptest.Tester)
 		},
+		"UpdateSession": func(ctx context.Context, tenant string, id ids) error {
+			return s.Commands.UpdateSession(ctx, loop.UpdateSession{TenantID: tenant, SessionID: id.session, Metadata: map[string]*string{"k": nil}, Actor: looptest.Tester})
+		},
+		"RetryRun": func(ctx context.Context, tenant string, id ids) error {
+			_, err := s.Commands.RetryRun(ctx, loop.RetryRun{TenantID: tenant, SessionID: id.session, RunID: id.run, Actor: looptest.Tester})
+			return err
+		},
+		"Tail": func(ctx context.Context, tenant string, id ids) error {
+			_, err := s.store.Tail(ctx, tenant, id.session, id.message)
+			return err
+		},
 		"StartRun": func(ctx context.Context, tenant string, id ids) error {
 			_, err := s.Commands.StartRun(ctx, loop.StartRun{TenantID: tenant, SessionID: id.session, Text: "x", Actor: looptest.Tester})
 			return err
