@@ -15,7 +15,8 @@ import (
 func TestSchemaRefusesRowsThatCannotBe(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	s := startStore(t, db, store.Options{})
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	park(t, s)
 	id := looptest.NewBench(s, looptest.Answers(nil)).Session(t)
 	exec(t, db, `INSERT INTO agentd.tenants (id, name, created_at) VALUES ('ghost', 'ghost', agentd.clock())`)
 
@@ -24,6 +25,9 @@ func TestSchemaRefusesRowsThatCannotBe(t *testing.T) {
 		VALUES (gen_random_uuid(), $2, $1, $3, 'demo', gen_random_uuid(), gen_random_uuid(), $4, $5, $6, agentd.clock(),
 			CASE WHEN $3 IN ('completed', 'failed', 'cancelled') THEN agentd.clock() END, 2,
 			CASE WHEN $3 IN ('completed', 'failed', 'cancelled') THEN 3 END)`
+	// A copy of one that is right, but for its session and its tenant.
+	const decision = `INSERT INTO agentd.hook_decisions SELECT (x).* FROM (SELECT jsonb_populate_record(d, jsonb_build_object(
+		'decision_id', gen_random_uuid(), 'ledger_seq', 2, 'session_id', coalesce($1::uuid, session_id), 'tenant_id', $2::text)) AS x FROM agentd.hook_decisions AS d) AS y`
 	for _, c := range []struct {
 		name, constraint, sql string
 		args                  []any
@@ -40,6 +44,10 @@ func TestSchemaRefusesRowsThatCannotBe(t *testing.T) {
 			VALUES (gen_random_uuid(), 'ghost', $1, 'user', '[]', 9, 9, agentd.clock())`, []any{id}},
 		{"half of what a user said", "messages_partial_is_an_answer", `INSERT INTO agentd.messages (id, tenant_id, session_id, role, parts, partial, position, seq, created_at)
 			VALUES (gen_random_uuid(), 'default', $1, 'user', '[]', true, 9, 9, agentd.clock())`, []any{id}},
+		{"an approval of another session's run", "approvals_run_fkey", `UPDATE agentd.approvals SET session_id = $1`, []any{id}},
+		{"an approval of another tenant than its run", "approvals_run_fkey", `UPDATE agentd.approvals SET tenant_id = 'ghost'`, nil},
+		{"a decision of another session's run", "hook_decisions_run_fkey", decision, []any{id, "default"}},
+		{"a decision of another tenant than its run", "hook_decisions_run_fkey", decision, []any{nil, "ghost"}},
 	} {
 		_, err := db.Pool.Exec(t.Context(), c.sql, c.args...)
 		var refused *pgconn.PgError

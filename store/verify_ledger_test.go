@@ -47,7 +47,7 @@ func TestVerifyFindsEveryTamperedDecision(t *testing.T) {
 		{"Approval", `UPDATE agentd.approvals SET arguments = '{"path":"/"}' WHERE session_id = $session`, "approvals", "arguments"},
 		{"ApprovalAnswered", `UPDATE agentd.approvals SET status = 'approved', decided_by_kind = 'key', decided_by_id = 'k', decided_at = now(), decided_seq = 1000 WHERE session_id = $session`, "approvals", "status"},
 		{"ApprovalMissing", `DELETE FROM agentd.approvals WHERE session_id = $session`, "approvals", ""},
-		{"ApprovalOfNoSession", `UPDATE agentd.approvals SET session_id = gen_random_uuid() WHERE session_id = $session`, "approvals", ""},
+		{"ApprovalOfNoSession", unchecked + `UPDATE agentd.approvals SET session_id = gen_random_uuid() WHERE session_id = $session`, "approvals", ""},
 		{"RunStatus", `UPDATE agentd.runs SET status = 'queued' WHERE session_id = $session`, "runs", "status"},
 		{"RunHookSet", `UPDATE agentd.runs SET hook_set = 'x' WHERE session_id = $session`, "runs", "hook_set"},
 		{"CallFinal", `UPDATE agentd.tool_calls SET final_arguments = NULL WHERE name = 'remove' AND session_id = $session`, "tool_calls", "final_arguments"},
