@@ -91,6 +91,10 @@ e2e: need-go setup-run ## Run the client libraries of other languages against ag
 		echo "=== SKIPPED: node and npm are not on the PATH, so no client of another language was run" >&2; \
 	fi
 
+.PHONY: test-million
+test-million: need-go setup ## Have a million rows of the ledger verified in SQL, by agentd and by Python; takes minutes
+	AGENTD_LEDGER_ROWS=1000000 go test -count=1 -timeout=60m -run '^TestLedgersOfAnySizeAreVerifiedInBoundedMemory$$' -v ./cmd/agentd
+
 .PHONY: lint
 lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...
