@@ -182,7 +182,7 @@ func TestReaderRole(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range []string{
-			"sessions", "runs", "events", "timeline", "approvals", "hook_decisions", "hook_payloads", "hook_sets",
+			"sessions", "runs", "events", "timeline", "approvals", "hook_decisions", "hook_payloads", "hook_sets", "tombstones",
 			"decisions", "blocked", "fail_open", "hook_latency", "run_summary", "stuck",
 		} {
 			if _, err := conn.Exec(t.Context(), `SELECT count(*) FROM agentd.`+name); err != nil {

@@ -114,6 +114,7 @@ const readerRole = "agentd_reader"
 var readable = []string{
 	"tenants", "sessions", "events", "runs", "turns", "messages", "tool_calls", "workers", "memories",
 	"approvals", "hook_decisions", "hook_payloads", "hook_sets", "tombstones",
+	"goose_db_version", "river_migration", // what a command asks first
 }
 
 // grantReader makes the role for people who only look, if it may, and gives it

@@ -51,8 +51,10 @@ type chain struct {
 	report    *Report
 	sets      hookSets
 	links     links
-	// hashes are the row hashes by ledger seq.
-	hashes map[int64]string
+	// hashes are the row hashes by ledger seq, and eventSeqs the events that
+	// rows name.
+	hashes    map[int64]string
+	eventSeqs map[int64]int64
 	// owners are the tenants that rows name, and events the events that rows
 	// name and that did not come yet; both with the keys of the rows.
 	owners map[string][]string
@@ -84,7 +86,7 @@ type start struct {
 func newChain(sessionID string, report *Report, sets hookSets) *chain {
 	c := &chain{
 		sessionID: sessionID, report: report, sets: sets,
-		owners: map[string][]string{}, hashes: map[int64]string{}, events: map[int64][]string{}, answers: map[asked][]given{},
+		owners: map[string][]string{}, hashes: map[int64]string{}, eventSeqs: map[int64]int64{}, events: map[int64][]string{}, answers: map[asked][]given{},
 	}
 	c.links.report = c.differs
 	c.links.begin()
@@ -138,7 +140,7 @@ func (c *chain) add(l *decisionLine) error {
 			Got: strconv.FormatInt(eventSeq, 10), Want: "at least " + strconv.FormatInt(before, 10),
 		})
 	}
-	c.hashes[l.LedgerSeq] = c.links.hash
+	c.hashes[l.LedgerSeq], c.eventSeqs[l.LedgerSeq] = c.links.hash, eventSeq
 	c.owners[orZero(l.TenantID)] = append(c.owners[orZero(l.TenantID)], key)
 	c.events[eventSeq] = append(c.events[eventSeq], key)
 	if orZero(l.Effective) {
@@ -199,6 +201,13 @@ func (c *chain) compare(mark event.LedgerMark, seq int64) {
 		c.report.add(Difference{
 			Table: "hook_decisions", Row: c.key(mark.LedgerSeq), Column: "row_hash",
 			Got: got, Want: mark.LedgerHead + ", as event " + c.key(seq) + " says",
+		})
+	}
+	// What is behind the mark is later.
+	if next, ok := c.eventSeqs[mark.LedgerSeq+1]; ok && mark.LedgerSeq > 0 && next <= seq {
+		c.report.add(Difference{
+			Table: "hook_decisions", Row: c.key(mark.LedgerSeq + 1), Column: "event_seq",
+			Got: strconv.FormatInt(next, 10), Want: "more than " + strconv.FormatInt(seq, 10) + ", with which a run ended before it",
 		})
 	}
 }

@@ -190,6 +190,30 @@ func TestErasingAndPurgingWantAConfirmation(t *testing.T) {
 	}
 }
 
+func TestAnAuditorNeedsOnlyTheReadersRole(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := decidingStack(t, db)
+	id := decidedSession(t, s)
+	reader := *db
+	separator := "?"
+	if strings.Contains(db.URL, "?") {
+		separator = "&"
+	}
+	reader.URL += separator + "options=-c%20role%3Dagentd_reader"
+	if code, out, errs := ledgerCommand(t, &reader, "verify", "--all"); code != 0 || !strings.Contains(out, "6 decisions: 0 problems") {
+		t.Errorf("verify: %d, %s %s", code, out, errs)
+	}
+	if code, _, errs := ledgerCommand(t, &reader, "export", id); code != 0 {
+		t.Errorf("export: %d, %s", code, errs)
+	}
+	for _, args := range [][]string{{"erase", id, "--yes"}, {"purge", id, "--reason", "because", "--yes"}} {
+		if code, _, errs := ledgerCommand(t, &reader, args...); code != exitFailure || !strings.Contains(errs, "permission denied") {
+			t.Errorf("%v: %d, %s", args, code, errs)
+		}
+	}
+}
+
 // fullDisk takes some bytes and no more.
 type fullDisk struct{ room int }
 
