@@ -80,8 +80,6 @@ profile: setup-run build-bench ## Write CPU, allocation, mutex and block profile
 build-bench: need-go
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/bench ./cmd/bench
 
-# CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
-# linter sees the code as it ships; vet also sees the one with crash points.
 # Takes packages from the npm registry, so it is no part of `test`.
 .PHONY: e2e
 e2e: need-go setup-run ## Run the client libraries of other languages against agentd; needs Node.js
@@ -95,6 +93,8 @@ e2e: need-go setup-run ## Run the client libraries of other languages against ag
 test-million: need-go setup ## Have a million rows of the ledger verified in SQL, by agentd and by Python; takes minutes
 	AGENTD_LEDGER_ROWS=1000000 go test -count=1 -timeout=60m -run '^TestLedgersOfAnySizeAreVerifiedInBoundedMemory$$' -v ./cmd/agentd
 
+# CGO_ENABLED=0: loading packages for analysis must not need a C compiler. The
+# linter sees the code as it ships; vet also sees the one with crash points.
 .PHONY: lint
 lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its formatting and the protos
 	CGO_ENABLED=0 $(GOLANGCI_LINT) run ./...
