@@ -8,6 +8,10 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
+// errTailLost: the log has less than it had. The database failed over to a
+// copy that lacked its last commits, and what was built on them is void.
+var errTailLost = errors.New("the log has lost its tail")
+
 // catchUp folds what others appended. A claim that came too late ends with
 // epoch 0 and no facts; a lease that is gone is an error.
 func (r *runner) catchUp(ctx context.Context) error {
@@ -16,6 +20,9 @@ func (r *runner) catchUp(ctx context.Context) error {
 		head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
 		if err != nil {
 			return err
+		}
+		if head.LastSeq < r.state.LastSeq {
+			return errTailLost
 		}
 		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
 		if err != nil {
@@ -38,6 +45,37 @@ func (r *runner) catchUp(ctx context.Context) error {
 		r.facts = []event.Payload{r.claimFact()}
 	}
 	return nil
+}
+
+// handBack queues the run again, from what is left of the log, if this worker
+// still holds it there.
+func (r *runner) handBack(ctx context.Context) error {
+	for {
+		err := r.patiently(ctx, func() (err error) {
+			r.state, err = r.engine.Log.Load(ctx, r.job.TenantID, r.job.SessionID, r.job.RunID)
+			return err
+		})
+		run := r.run()
+		if err != nil || run.Status != RunRunning || run.WorkerID != r.holder.WorkerID {
+			return errors.Join(ErrLeaseLost, err)
+		}
+		r.log.Warn("the log has lost its tail: the run is handed back", "epoch", r.state.Epoch, "seq", r.state.LastSeq)
+		r.epoch, r.facts, r.rulings = r.state.Epoch, nil, nil
+		d := r.draft()
+		d.add(event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: run.WorkerID, Epoch: r.state.Epoch + 1, Ticket: run.Ticket + 1})
+		d.job(run.Ticket + 1)
+		a, err := d.done()
+		if err != nil {
+			return err
+		}
+		err = r.patiently(ctx, func() error {
+			_, err := r.engine.Log.Append(ctx, a)
+			return err
+		})
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
 }
 
 // woken follows a value of the watch: a seq that is this runner's own work is
@@ -73,10 +111,14 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 		defer close(asked)
 		said = ask(askCtx)
 	}()
-	// A run that was to stop before gives its hooks the time that a tool has.
+	// A run that was to stop before gives its hooks the time that a tool has,
+	// all of them together.
 	var grace <-chan time.Time
 	if r.stopping() {
-		t := time.NewTimer(stopGrace)
+		if r.graceEnds.IsZero() {
+			r.graceEnds = time.Now().Add(stopGrace)
+		}
+		t := time.NewTimer(time.Until(r.graceEnds))
 		defer t.Stop()
 		grace = t.C
 	}
@@ -86,6 +128,9 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 		select {
 		case <-asked:
 			return said
+		case x := <-r.returns:
+			// That another tool ran is durable before anybody ponders on.
+			err = r.heard(ctx, x)
 		case reached := <-r.wake:
 			err = r.woken(ctx, reached)
 		case <-r.recheck:

@@ -61,10 +61,13 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 		return err
 	}
 	claimed, err := r.claim(ctx)
-	if err != nil || !claimed {
-		return err
+	if err == nil && claimed {
+		err = r.advance(ctx)
 	}
-	return r.advance(ctx)
+	if errors.Is(err, errTailLost) {
+		return r.handBack(ctx)
+	}
+	return err
 }
 
 // runner advances one run under one lease. It is used by one goroutine.
@@ -104,6 +107,14 @@ type runner struct {
 	// expiry has a value once the run's time is over, expired that it had.
 	expiry  <-chan time.Time
 	expired bool
+	// returns, open and unreviewed are the tools that run: where they are heard
+	// of, how many are still open, and what hooks have yet to be asked about.
+	// It is durable that those ran.
+	returns    chan execution
+	open       int
+	unreviewed []outcome
+	// graceEnds is when hooks of a run that has to stop have had their time.
+	graceEnds time.Time
 	// retryIn is how long to wait before the failed model call is made again.
 	retryIn time.Duration
 	// turnEnded is the last turn for which OnTurnEnd was called.
@@ -123,12 +134,11 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	if !r.claimable() {
 		return false, nil
 	}
-	r.begun = run.Started
 	r.facts = []event.Payload{r.claimFact()}
 	t, _ := run.Turn()
 	again := t.Status == TurnAnswered && !run.CancelRequested
 	h := r.engine.Hooks
-	if h.OnRunStart == nil && !r.asks(gatesRun) && !r.asks(gatesTools) && (h.OnTurnStart == nil || !again) {
+	if h.OnRunStart == nil && !r.asks(gatesRun) && !r.asks(gatesTools) && (h.OnTurnStart == nil && h.OnTurnEnd == nil || !again) {
 		return true, nil
 	}
 	if err := r.record(ctx); err != nil || r.lost() {
@@ -196,6 +206,9 @@ func (r *runner) hookSet() string {
 // it durable, act.
 func (r *runner) advance(ctx context.Context) error {
 	defer r.watchTime()()
+	if err := r.waitOn(ctx); err != nil {
+		return err
+	}
 	for {
 		st, err := r.commit(ctx)
 		if err != nil || r.lost() {

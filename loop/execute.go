@@ -37,6 +37,8 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 	toolCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan execution, len(cleared))
+	r.returns, r.open = ended, len(cleared)
+	defer func() { r.returns, r.unreviewed = nil, nil }()
 	for _, cl := range cleared {
 		c := cl.call
 		if h := r.engine.Hooks.OnToolExecutionStart; h != nil {
@@ -51,92 +53,116 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 			x = r.dispatch(toolCtx, cl)
 		}()
 	}
-	open, err := r.followTools(ctx, ended, len(cleared))
+	err := r.followTools(ctx)
 	stop()
-	for _, x := range r.joinTools(ended, open) {
-		if err == nil && (x.err == nil || !x.cut) {
-			// Without an answer about it, the output is lost.
-			if err = r.conclude(ctx, x); errors.Is(err, errVoid) {
-				err = nil
-			}
+	r.joinTools(ctx, &err)
+	for err == nil && len(r.unreviewed) > 0 {
+		// Without an answer about it, the output is lost.
+		if err = r.reviewNext(ctx); errors.Is(err, errVoid) {
+			err = nil
 		}
 	}
 	return err
 }
 
 // followTools makes outcomes durable until there are no more or the run must
-// stop, and returns how many tools are still open.
-func (r *runner) followTools(ctx context.Context, ended <-chan execution, open int) (int, error) {
-	for open > 0 && !r.run().CancelRequested {
-		select {
-		case x := <-ended:
-			open--
-			if ctx.Err() != nil {
-				return open, ctx.Err()
-			}
-			if err := r.conclude(ctx, x); errors.Is(err, errVoid) {
-				return open, nil
-			} else if err != nil {
-				return open, err
-			}
-			if open == 0 {
-				break // the last outcome goes with the step that follows from it
-			}
-			if err := r.record(ctx); err != nil {
-				return open, err
-			}
-		case reached := <-r.wake:
-			if err := r.woken(ctx, reached); err != nil {
-				return open, err
-			}
-		case <-r.recheck:
-			if err := r.catchCancel(ctx); err != nil {
-				return open, err
-			}
-		case <-r.expiry:
-			r.expired = true
-			return open, nil
-		case <-r.holder.Interrupt:
-			return open, nil
-		case <-ctx.Done():
-			return open, ctx.Err()
+// stop.
+func (r *runner) followTools(ctx context.Context) error {
+	for !r.stopping() {
+		var err error
+		switch {
+		case len(r.unreviewed) > 0:
+			err = r.reviewNext(ctx)
+		case r.open == 0:
+			return nil // the last outcome goes with the step that follows from it
+		default:
+			err = r.hear(ctx)
+		}
+		if err == nil && (r.open > 0 || len(r.unreviewed) > 0) {
+			err = r.record(ctx)
+		}
+		if errors.Is(err, errVoid) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return open, nil
+	return nil
 }
 
-// joinTools waits for tools that were told to stop, and returns how those that
-// did have ended.
-func (r *runner) joinTools(ended <-chan execution, open int) (out []execution) {
+// hear waits for a tool to end, or for news of the run.
+func (r *runner) hear(ctx context.Context) error {
+	select {
+	case x := <-r.returns:
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return r.heard(ctx, x)
+	case reached := <-r.wake:
+		return r.woken(ctx, reached)
+	case <-r.recheck:
+		return r.catchCancel(ctx)
+	case <-r.expiry:
+		r.expired = true
+		return nil
+	case <-r.holder.Interrupt:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// joinTools waits for tools that were told to stop, and takes in how those that
+// did have ended, unless there is an error already.
+func (r *runner) joinTools(ctx context.Context, err *error) {
 	grace := time.NewTimer(stopGrace)
 	defer grace.Stop()
-	for ; open > 0; open-- {
+	for r.open > 0 {
 		select {
-		case x := <-ended:
-			out = append(out, x)
+		case x := <-r.returns:
+			if *err == nil && (x.err == nil || !x.cut) {
+				*err = r.heard(ctx, x)
+			} else {
+				r.open--
+			}
 		case <-grace.C:
-			r.log.Error("left behind: it does not stop when told to", "what", "tools", "count", open, "epoch", r.epoch, "after", stopGrace)
-			return out
+			r.log.Error("left behind: it does not stop when told to", "what", "tools", "count", r.open, "epoch", r.epoch, "after", stopGrace)
+			return
 		}
 	}
-	return out
 }
 
-// conclude turns an ended execution into facts: that it ran, and the result
-// that the model is shown. Hooks are asked about the output only once it is
-// durable that the tool ran.
-func (r *runner) conclude(ctx context.Context, x execution) error {
+// outcome is how a tool ended, and the result that its call gets unless hooks
+// want another.
+type outcome struct {
+	call Call
+	res  event.ToolResult
+}
+
+// heard turns an ended execution into facts: that it ran, and the result that
+// the model is shown. Hooks are asked about the output only once it is durable
+// that the tool ran.
+func (r *runner) heard(ctx context.Context, x execution) error {
+	r.open--
 	ran, res := r.executed(x)
 	r.facts = append(r.facts, ran)
-	if r.engine.Hooks.AfterToolCall != nil {
-		if err := r.record(ctx); err != nil {
-			return err
-		}
-		if err := r.review(ctx, x.call, &res); err != nil {
-			return err
-		}
+	if r.engine.Hooks.AfterToolCall == nil {
+		r.facts = append(r.facts, res)
+		return nil
 	}
-	r.facts = append(r.facts, res)
+	r.unreviewed = append(r.unreviewed, outcome{x.call, res})
+	return r.record(ctx)
+}
+
+// reviewNext asks the hooks about the output that has waited longest.
+func (r *runner) reviewNext(ctx context.Context) error {
+	o := r.unreviewed[0]
+	r.unreviewed = r.unreviewed[1:]
+	if err := r.review(ctx, o.call, &o.res); err != nil {
+		return err
+	}
+	r.facts = append(r.facts, o.res)
 	return nil
 }
 

@@ -221,7 +221,7 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 	t.Status = turnTransitions[t.Status][e.Type]
 	switch p := p.(type) {
 	case event.ModelRequested:
-		t.Attempt, t.Model, t.Partial, t.FirstSeq = p.Attempt, p.Model, nil, 0
+		t.Attempt, t.Model, t.Partial, t.FirstSeq, t.RetryAt = p.Attempt, p.Model, nil, 0, nil
 	case event.AssistantDelta:
 		if t.FirstSeq == 0 {
 			t.FirstSeq = e.Seq
@@ -231,6 +231,7 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 		t.Partial, t.FirstSeq = nil, 0
 		if p.Reason != discardInterrupted {
 			t.Failed++
+			t.RetryAt = p.RetryAt
 		}
 	case event.AssistantCompleted:
 		t.MessageID, t.Finish, t.FinishRaw, t.Usage = p.MessageID, p.Finish, p.FinishRaw, p.Usage

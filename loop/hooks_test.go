@@ -146,6 +146,25 @@ func TestRunEndIsToldOfEveryEnd(t *testing.T) {
 	}
 }
 
+// TestRunStartIsToldAlthoughTheFirstWorkerDied before it came to it.
+func TestRunStartIsToldAlthoughTheFirstWorkerDied(t *testing.T) {
+	t.Parallel()
+	var d diary
+	b := looptest.NewBench(looptest.NewLog(), says("hi"))
+	b.Use(hooks.Hooks{OnRunStart: d.hooks(b).OnRunStart})
+	j := b.Start(t, b.Session(t), "hi")
+	claimed(t, b, j, "w", 1)
+	if !release(t, b, j, "w") {
+		t.Fatal("nothing was released")
+	}
+	if run := b.Advance(t, next(t, b, j)); run.Status != loop.RunCompleted {
+		t.Errorf("run %+v", run)
+	}
+	if want := []string{"run start after run.resumed"}; !reflect.DeepEqual(d.lines, want) {
+		t.Errorf("told %q; want %q", d.lines, want)
+	}
+}
+
 // TestRunEndIsToldOfRunsThatNoWorkerHolds: whoever ends the run tells of it.
 func TestRunEndIsToldOfRunsThatNoWorkerHolds(t *testing.T) {
 	t.Parallel()

@@ -169,6 +169,23 @@ func TestInputBlockedLeavesNothingOfTheText(t *testing.T) {
 
 // TestInputRefusedWithAKey: a request that was refused is repeated. What was
 // decided about it is not decided twice.
+func TestALongReasonIsCut(t *testing.T) {
+	t.Parallel()
+	b := looptest.NewBench(looptest.NewLog(), says("no"))
+	b.Use(hooks.Hooks{BeforeInput: hooks.Named("wordy", "1", func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+		return hooks.BeforeInputResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Text: strings.Repeat("é", 100_000)}}, nil
+	})})
+	id := b.Session(t)
+	_, err := say(t, b, id, "hi", "")
+	var blocked *loop.BlockedError
+	if !errors.As(err, &blocked) || len(blocked.Reason) > 2000 || len(blocked.Reason) < 1900 {
+		t.Fatalf("%T with %d bytes", err, len(blocked.Reason))
+	}
+	if got := only[event.InputBlocked](t, b.Events(t, id)); got.Reason != blocked.Reason {
+		t.Error("the event says something else than the error")
+	}
+}
+
 func TestInputRefusedWithAKey(t *testing.T) {
 	t.Parallel()
 	t.Run("BlockedStaysBlocked", func(t *testing.T) {

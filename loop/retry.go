@@ -96,6 +96,7 @@ func (r *runner) backOff(ctx context.Context) error {
 	}
 	timer := time.NewTimer(r.retryIn)
 	defer timer.Stop()
+	due := time.Now().Add(r.retryIn)
 	r.retryIn = 0
 	if err := r.record(ctx); err != nil {
 		return err
@@ -116,12 +117,28 @@ func (r *runner) backOff(ctx context.Context) error {
 			r.expired = true
 			return nil
 		case <-r.holder.Leaving:
+			r.retryIn = time.Until(due) // whoever comes next waits for the rest
 			return nil
 		case <-r.holder.Interrupt:
+			r.retryIn = time.Until(due)
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
+}
+
+// waitOn waits for what is left of the wait that an earlier worker began.
+func (r *runner) waitOn(ctx context.Context) error {
+	t, _ := r.run().Turn()
+	if t.Status != TurnOpen || t.RetryAt == nil {
+		return nil
+	}
+	limit := r.engine.Agents[r.run().Agent].Retry.MaxWait
+	if limit <= 0 {
+		limit = DefaultMaxWait
+	}
+	r.retryIn = min(max(t.RetryAt.Sub(r.engine.Now()), 0), limit)
+	return r.backOff(ctx)
 }

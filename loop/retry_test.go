@@ -147,6 +147,7 @@ func TestALongWaitHoldsNoWorker(t *testing.T) {
 		if rel := only[event.RunReleased](t, events); rel.Cause != event.ReleaseBackoff {
 			t.Errorf("released %+v", rel)
 		}
+		pause(t.Context(), 10*time.Minute)
 		if ok, err := b.Commands.Requeue(t.Context(), loop.Job{TenantID: looptest.Tenant, SessionID: id, RunID: j.RunID, Ticket: run.Ticket}, "due", looptest.Tester); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -157,6 +158,31 @@ func TestALongWaitHoldsNoWorker(t *testing.T) {
 		events, _ = checked(t, b, id)
 		if res := only[event.RunResumed](t, events); res.Cause != event.ResumeRetry {
 			t.Errorf("resumed %+v", res)
+		}
+	})
+}
+
+// TestWhoeverTakesTheRunWaitsForTheRest: what the provider asked for holds for
+// the next worker too.
+func TestWhoeverTakesTheRunWaitsForTheRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		b := looptest.NewBench(looptest.NewLog(), failing(&n, with(busy(2*time.Second))))
+		retry(b, loop.Retry{Attempts: 2})
+		j := b.Start(t, b.Session(t), "hi")
+		begin := time.Now()
+		w := work(t, b, j)
+		pause(t.Context(), time.Second)
+		w.kill()
+		if err := w.wait(t); err == nil {
+			t.Fatal("it was not killed")
+		}
+		if !release(t, b, j, w.id) {
+			t.Fatal("nothing was released")
+		}
+		if run := b.Advance(t, next(t, b, j)); run.Status != loop.RunCompleted || n != 2 || time.Since(begin) < 2*time.Second {
+			t.Errorf("run %s after %d calls and %v", run.Status, n, time.Since(begin))
 		}
 	})
 }
@@ -191,8 +217,10 @@ func TestAShutdownEndsTheWaitForTheNextAttempt(t *testing.T) {
 		if err := w.wait(t); err != nil || !time.Now().Equal(begin) {
 			t.Errorf("%v after %v", err, time.Since(begin))
 		}
-		if run := b.Run(t, j); run.Status != loop.RunQueued || run.ReleasedFor != event.ReleaseShutdown || n != 1 {
-			t.Errorf("run %+v after %d calls", run, n)
+		run := b.Run(t, j)
+		void := only[event.AssistantDiscarded](t, b.Events(t, j.SessionID))
+		if run.Status != loop.RunQueued || run.ReleasedFor != event.ReleaseBackoff || !run.NotBefore.Equal(*void.RetryAt) || n != 1 {
+			t.Errorf("run %+v after %d calls; want it due at %v", run, n, void.RetryAt)
 		}
 	})
 }

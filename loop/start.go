@@ -90,6 +90,7 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	switch {
 	case v.Action == hooks.ActionBlock:
 		text, sanitized := event.CleanText(v.Reason.Text)
+		text = event.Shorten(text, 2000)
 		d.add(event.InputBlocked{
 			InputID: s.inputID, Agent: s.agent, Input: input, ReasonCode: v.Reason.Code, Reason: text,
 			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest, Sanitized: sanitized,

@@ -137,6 +137,9 @@ type Turn struct {
 	// how many of the calls failed and were made again.
 	Attempt int
 	Failed  int
+	// RetryAt is when the next call is due after a failed one, by the clock of
+	// the worker that made it; nil is at once.
+	RetryAt *time.Time
 	// Model is the name that the last attempt asked for.
 	Model string
 	// MessageID is the assistant message, once it is stored.

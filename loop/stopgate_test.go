@@ -164,3 +164,27 @@ func TestAnOutputThatIsThereWhenTheCancelComesIsStillReviewed(t *testing.T) {
 		})
 	}
 }
+
+// TestAToolThatRanIsKnownToHaveRunWhileHooksPonderOnAnother: a kill in that
+// time loses an output, and not the fact.
+func TestAToolThatRanIsKnownToHaveRunWhileHooksPonderOnAnother(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c counted
+		b := looptest.NewBench(looptest.NewLog(), strict(t, calls("one", "two", "three")), c.tool("one"), c.tool("two"), c.tool("three"))
+		b.Use(ponders(hooks.GateAfterToolCall))
+		j := b.Start(t, b.Session(t), "hi")
+		w := work(t, b, j)
+		pause(t.Context(), time.Second)
+		if ran := payloads[event.ToolExecuted](t, b.Events(t, j.SessionID)); len(ran) != 3 {
+			t.Errorf("%d tools are known to have run; want 3", len(ran))
+		}
+		_, s := cancelledNow(t, b, j, w, 500*time.Millisecond)
+		for _, got := range results(s) {
+			if got.Reason != hooks.ReasonOutputLost {
+				t.Errorf("result %+v", got)
+			}
+		}
+		pause(t.Context(), 2*time.Hour)
+	})
+}

@@ -208,7 +208,8 @@ type AssistantDiscarded struct {
 	Error  string `json:"error,omitempty"`
 	Code   string `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
-	// RetryAt is when the next attempt is due (UTC); nil means at once.
+	// RetryAt is when the next attempt is due (UTC), by the worker's clock;
+	// nil means at once.
 	RetryAt   *time.Time `json:"retry_at,omitempty"`
 	Sanitized bool       `json:"sanitized,omitempty"`
 }
