@@ -299,7 +299,6 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 	for _, c := range t.Calls {
 		payloads = append(payloads, w.ofApproval(c)...)
 		payloads = append(payloads,
-			event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1},
 			event.ToolExecuted{CallID: c.ID, Attempt: c.Attempt, Success: c.Number%2 == 0, SHA256: "ab", Bytes: 7},
 			event.ToolResult{CallID: c.ID, MessageID: looptest.NewID(), Name: "look", Content: "<seen>"},
 			event.ToolResult{CallID: c.ID, MessageID: looptest.NewID(), Name: "look", IsError: true, Reason: hooks.ReasonOutcomeUnknown},
@@ -319,13 +318,21 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 }
 
 func (w *walk) ofApproval(c loop.Call) []event.Payload {
-	arguments := rapid.SampledFrom([]string{c.Arguments, `{"q": "changed"}`}).Draw(w.t, "arguments")
+	final := c.Arguments
+	if c.Final != nil {
+		final = *c.Final
+	}
+	arguments := final
+	if c.ApprovalID == "" { // else it is what people were asked about that runs
+		arguments = rapid.SampledFrom([]string{c.Arguments, `{"q": "changed"}`}).Draw(w.t, "arguments")
+	}
 	digest := digestOf(arguments)
 	decision := rapid.SampledFrom([]event.ApprovalDecision{event.DecisionApproved, event.DecisionDenied, event.DecisionCancelled}).Draw(w.t, "decision")
 	return []event.Payload{
 		event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: c.ID, Name: c.Name, Arguments: arguments, ArgumentsSHA256: digest, By: "permission"},
 		event.ApprovalDecided{ApprovalID: c.ApprovalID, CallID: c.ID, Decision: decision, ArgumentsSHA256: digest, Reason: "so"},
-		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, Arguments: &arguments},
+		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, Arguments: &arguments, ArgumentsSHA256: digest},
+		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, ArgumentsSHA256: digestOf(final)},
 		event.ToolBlocked{CallID: c.ID, By: "BeforeExecute", ReasonCode: "no"},
 	}
 }

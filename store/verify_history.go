@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -120,12 +119,7 @@ func (h *history) add(e logged) {
 func (h *history) finish() {
 	h.ledger.judge(h.state.LastSeq)
 	h.ledger.finish(h.state)
-	for _, id := range slices.Sorted(maps.Keys(h.approvals)) {
-		a := h.approvals[id]
-		if run, _ := h.state.Run(a["run_id"]); a["status"] == approvalPending && run.Status.Terminal() {
-			h.report.add(Difference{Table: "approvals", Row: id, Column: "status", Got: quoted(approvalPending, true), Want: "an answer: its run is " + string(run.Status)})
-		}
-	}
+	h.finishApprovals()
 }
 
 // mayMissDeltas says that deltas could stand here, and so may have been
@@ -169,6 +163,7 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.calls[p.CallID] = &callTimes{proposed: e.At}
 	case event.ToolStarted:
 		h.calls[p.CallID].started = e.At
+		h.checkStart(e, p)
 	case event.ToolExecuted:
 		h.calls[p.CallID].executed = e.At
 	case event.ToolBlocked:
@@ -181,34 +176,6 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.calls[p.CallID].done = e.At
 		h.noteMessage(e, p.MessageID)
 	}
-}
-
-func (h *history) noteRequest(e event.Event, p event.ApprovalRequested) {
-	r := columns{"name": p.Name, "arguments": p.Arguments, "arguments_sha256": p.ArgumentsSHA256, "status": approvalPending}
-	r.text("tenant_id", h.state.TenantID)
-	r.text("run_id", e.RunID)
-	r.number("turn_no", int64(e.Turn))
-	r.text("call_id", p.CallID)
-	r.text("requested_by", p.By)
-	r.text("reason", p.Reason)
-	r.time("requested_at", e.At)
-	r.number("requested_seq", e.Seq)
-	h.approvals[p.ApprovalID] = r
-}
-
-func (h *history) noteAnswer(e event.Event, p event.ApprovalDecided) {
-	r, ok := h.approvals[p.ApprovalID]
-	if !ok || r["call_id"] != p.CallID {
-		h.report.add(Difference{
-			Table: "events", Row: h.sessionID + "/" + strconv.FormatInt(e.Seq, 10), Column: "payload",
-			Got: "an answer to approval " + p.ApprovalID, Want: "an answer to what was asked of call " + p.CallID,
-		})
-		return
-	}
-	r["status"], r["decided_by_kind"], r["decided_by_id"] = string(p.Decision), string(e.Actor.Kind), e.Actor.ID
-	r.text("decision_reason", p.Reason)
-	r.time("decided_at", e.At)
-	r.number("decided_seq", e.Seq)
 }
 
 func (h *history) noteMessage(e event.Event, id string) {
