@@ -20,7 +20,7 @@ type openAIFlags struct {
 	OpenAIEmptyContent      string        `name:"openai-empty-content" env:"AGENTD_OPENAI_EMPTY_CONTENT" placeholder:"KIND" help:"What stands for the text of an answer that has only calls: absent, null or empty."`
 	OpenAIFirstByteTimeout  time.Duration `name:"openai-first-byte-timeout" default:"60s" env:"AGENTD_OPENAI_FIRST_BYTE_TIMEOUT" placeholder:"DURATION" help:"How long to wait for an answer to begin; 0 waits for ever."`
 	OpenAIIdleTimeout       time.Duration `name:"openai-idle-timeout" default:"60s" env:"AGENTD_OPENAI_IDLE_TIMEOUT" placeholder:"DURATION" help:"How long an answer may pause; keep-alives end a pause. 0 waits for ever."`
-	OpenAIDataTimeout       time.Duration `name:"openai-data-timeout" default:"0s" env:"AGENTD_OPENAI_DATA_TIMEOUT" placeholder:"DURATION" help:"How long nothing but keep-alives may come; 0 waits for ever."`
+	OpenAIDataTimeout       time.Duration `name:"openai-data-timeout" default:"10m" env:"AGENTD_OPENAI_DATA_TIMEOUT" placeholder:"DURATION" help:"How long no data may come, keep-alives or not; 0 waits for ever."`
 }
 
 // config is all of the model's config but who and where it is.

@@ -29,19 +29,20 @@ func TestFlagsOfAProvider(t *testing.T) {
 	mistral, _ := openai.Preset("mistral")
 	const minute = time.Minute
 	for args, want := range map[string]openai.Config{
-		"": {FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: -1},
-		"--openai-first-byte-timeout=0 --openai-idle-timeout=2m --openai-data-timeout=10m": {FirstByteTimeout: -1, IdleTimeout: 2 * minute, DataTimeout: 10 * minute},
-		"--openai-provider=mistral --openai-max-tokens=9":                                  {Quirks: mistral, MaxTokens: 9, FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: -1},
+		"": {FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: 10 * minute},
+		"--openai-first-byte-timeout=0 --openai-idle-timeout=2m --openai-data-timeout=3m": {FirstByteTimeout: -1, IdleTimeout: 2 * minute, DataTimeout: 3 * minute},
+		"--openai-data-timeout=0":                         {FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: -1},
+		"--openai-provider=mistral --openai-max-tokens=9": {Quirks: mistral, MaxTokens: 9, FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: 10 * minute},
 		"--openai-usage=off --openai-max-tokens-field=none --openai-reasoning=always --openai-tool-name-pattern=[a-z_0-9]+ " +
 			"--openai-tool-name-length=32 --openai-parallel-tool-calls=false --openai-empty-content=null": {
 			Quirks: openai.Quirks{
 				NoUsage: true, MaxTokensField: openai.FieldNone, Reasoning: openai.ReasoningAlways, ToolNames: openai.ToolNames{Pattern: "[a-z_0-9]+", MaxLength: 32},
 				ParallelToolCalls: openai.ParallelFalse, EmptyContent: openai.ContentNull,
 			},
-			FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: -1,
+			FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: 10 * minute,
 		},
 		"--openai-provider=mistral --openai-usage=on --openai-max-tokens-field=max_completion_tokens": {
-			Quirks: openai.Quirks{MaxTokensField: openai.FieldMaxCompletionTokens}, FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: -1,
+			Quirks: openai.Quirks{MaxTokensField: openai.FieldMaxCompletionTokens}, FirstByteTimeout: minute, IdleTimeout: minute, DataTimeout: 10 * minute,
 		},
 	} {
 		if got, err := parseOpenAI(t, strings.Fields(args)...); err != nil || !reflect.DeepEqual(got, want) {

@@ -19,6 +19,10 @@ import (
 // bytes, when the config names none.
 const DefaultTimeout = 60 * time.Second
 
+// DefaultDataTimeout is the limit for nothing but keep-alives where [Config]
+// says nothing else.
+const DefaultDataTimeout = 10 * time.Minute
+
 // Config says how to reach a provider. It is read once, by [New].
 type Config struct {
 	// BaseURL is what /chat/completions is appended to, such as
@@ -36,16 +40,18 @@ type Config struct {
 	Logger *slog.Logger
 	// FirstByteTimeout limits the wait for the first byte of the answer's
 	// body, connecting included. 0 means [DefaultTimeout], a negative one no
-	// limit: a silent provider then holds its run until someone cancels it.
+	// limit but DataTimeout.
 	FirstByteTimeout time.Duration
 	// IdleTimeout limits the silence between two bytes; keep-alives count as
 	// bytes. 0 and negative as for FirstByteTimeout. There is no limit on the
 	// whole answer.
 	IdleTimeout time.Duration
-	// DataTimeout limits the wait for data while keep-alives come: they show
-	// that something is there, and not that it works. 0 means no limit, since
-	// some models think for long and some gateways keep alive what is dead;
-	// only who knows both can say how long is too long.
+	// DataTimeout limits the wait for data, whether keep-alives come, which show
+	// that something is there and not that it works, or nothing does: one that
+	// is shorter than the limits above ends a silence too. 0 means
+	// [DefaultDataTimeout], which is too short for a model that thinks for
+	// longer and shows nothing of it; a negative one no limit: a gateway that
+	// keeps alive what is dead then holds its run until someone cancels it.
 	DataTimeout time.Duration
 	// MaxTokens limits the length of an answer; 0 leaves that to the provider.
 	MaxTokens int
@@ -93,9 +99,9 @@ func New(cfg Config) (*Model, error) {
 		release:   func() {},
 		redact:    redactor(cfg.APIKey, u),
 		log:       cfg.Logger,
-		firstByte: limit(cfg.FirstByteTimeout),
-		idle:      limit(cfg.IdleTimeout),
-		data:      max(cfg.DataTimeout, 0),
+		firstByte: limit(cfg.FirstByteTimeout, DefaultTimeout),
+		idle:      limit(cfg.IdleTimeout, DefaultTimeout),
+		data:      limit(cfg.DataTimeout, DefaultDataTimeout),
 		maxTokens: cfg.MaxTokens,
 		quirks:    cfg.Quirks,
 		names:     names,
@@ -127,10 +133,10 @@ func parseURL(text string) (*url.URL, error) {
 }
 
 // limit turns a configured timeout into a limit; 0 stands for none.
-func limit(d time.Duration) time.Duration {
+func limit(d, byDefault time.Duration) time.Duration {
 	switch {
 	case d == 0:
-		return DefaultTimeout
+		return byDefault
 	case d < 0:
 		return 0
 	}

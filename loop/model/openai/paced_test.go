@@ -122,12 +122,16 @@ func TestHowLongAProviderIsWaitedFor(t *testing.T) {
 	}{
 		{"NoHeaders", pacedProvider{headers: -1}, openai.Config{}, "first_byte_timeout", "the provider sent nothing for 1m0s", time.Minute},
 		{"HeadersAndThenNothing", pacedProvider{headers: 40 * time.Second, then: never}, openai.Config{}, "first_byte_timeout", "the provider sent nothing for 1m0s", time.Minute},
-		{"NoFirstByteIsNotIdle", pacedProvider{then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
-		{"ReadsOfNothing", pacedProvider{beats: []beat{{time.Minute, ""}}, then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
-		{"Idle", pacedProvider{beats: []beat{{0, text("a")}}, then: never}, openai.Config{FirstByteTimeout: time.Second, IdleTimeout: time.Hour}, "idle_timeout", "the provider went silent for 1h0m0s", time.Hour},
+		{"NoFirstByteIsNotIdle", pacedProvider{then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second, DataTimeout: -1}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
+		{"ReadsOfNothing", pacedProvider{beats: []beat{{time.Minute, ""}}, then: never}, openai.Config{FirstByteTimeout: time.Hour, IdleTimeout: time.Second, DataTimeout: -1}, "first_byte_timeout", "the provider sent nothing for 1h0m0s", time.Hour},
+		{"Idle", pacedProvider{beats: []beat{{0, text("a")}}, then: never}, openai.Config{FirstByteTimeout: time.Second, IdleTimeout: time.Hour, DataTimeout: -1}, "idle_timeout", "the provider went silent for 1h0m0s", time.Hour},
 		{
 			"KeepAlivesWithoutData", pacedProvider{then: beat{5 * time.Second, ping}}, openai.Config{DataTimeout: 12 * time.Minute},
 			"data_timeout", "the provider sent nothing but keep-alives for 12m0s", 12 * time.Minute,
+		},
+		{
+			"KeepAlivesWithoutDataByDefault", pacedProvider{then: beat{5 * time.Second, ping}}, openai.Config{},
+			"data_timeout", "the provider sent nothing but keep-alives for 10m0s", 10 * time.Minute,
 		},
 		{
 			"EmptyDataWithoutData", pacedProvider{beats: []beat{{5 * time.Second, text("a")}}, then: beat{5 * time.Second, "data:\n\n"}}, openai.Config{DataTimeout: time.Minute},

@@ -32,7 +32,7 @@ func TestKeepAlivesKeepACallAlive(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		// A comment line takes 40 s, a byte 20 s.
-		_, err := play(ctx, pacedProvider{beats: bytewise(strings.Repeat(":\n", 1000), 20*time.Second)}.model(t, openai.Config{}), hello())
+		_, err := play(ctx, pacedProvider{beats: bytewise(strings.Repeat(":\n", 1000), 20*time.Second)}.model(t, openai.Config{DataTimeout: -1}), hello())
 		if err == nil || err.Error() != context.DeadlineExceeded.Error() {
 			t.Errorf("got error %v, want that of the caller's hour", err)
 		}
