@@ -2,6 +2,7 @@
 // gRPC-Web, JSON and binary) and the event stream for browsers. It only
 // translates: requests become commands of package loop and reads of a store,
 // errors become codes. The interfaces that it needs of them are declared here.
+// GET /openapi.json describes every route; package client is for programs in Go.
 //
 // [New] gives one handler for everything. The server around it is the caller's;
 // gRPC needs cleartext HTTP/2 on the same port, and streams lift the server's
