@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -66,7 +65,7 @@ func compareHead(ctx context.Context, pool *pgxpool.Pool, l sessionLine) (*Ledge
 		FROM (VALUES (1)) AS one
 		LEFT JOIN agentd.tombstones AS t ON t.session_id = $1
 		LEFT JOIN agentd.hook_decisions AS d ON d.session_id = $1 AND d.ledger_seq = $2`, id, seq).Scan(&exists, &purged, &lastSeq, &last, &hash)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+	if err != nil {
 		return nil, err
 	}
 	p := &LedgerProblem{SessionID: id, LedgerSeq: seq, Problem: problemAnchor, Want: orElse(nonEmpty(head), "a session") + ", as the export says"}

@@ -53,8 +53,8 @@ const (
 	problemAnchor     = "anchor"
 )
 
-// VerifyLedger computes the hashes of ledgers again, in this process: nothing
-// that is stored in the database, its functions included, is believed. It hands
+// VerifyLedger computes the hashes of ledgers again, in this process, and takes
+// no function of the database's word for them. It hands
 // each problem to report as it is found, and ends with report's error. All is
 // read in one snapshot, which vacuum has to keep until it returns; in memory
 // are a page of rows and, of one session, a mark per run. A session of the

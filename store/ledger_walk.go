@@ -50,8 +50,7 @@ func walkLedgers(ctx context.Context, pool *pgxpool.Pool, scope LedgerScope, v l
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
 		w.tx = tx
-		// The role's limits are made for short statements.
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		if err := forLong(ctx, tx); err != nil {
 			return err
 		}
 		if scope.SessionID != "" {
@@ -196,20 +195,32 @@ func (w *ledgerWalk) session(ctx context.Context, l *sessionLine) error {
 }
 
 func (w *ledgerWalk) marks(ctx context.Context, sessionID string) ([]*markLine, error) {
-	rows, _ := w.tx.Query(ctx, `SELECT seq, ledger_seq, ledger_head FROM agentd.ledger_marks($1) ORDER BY ledger_seq, seq`, sessionID) // rows has the error
+	rows, _ := w.tx.Query(ctx, selectMarks, sessionID) // rows has the error
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*markLine, error) {
 		m := &markLine{Kind: "mark", SessionID: sessionID}
 		return m, row.Scan(&m.EventSeq, &m.LedgerSeq, &m.LedgerHead)
 	})
 }
 
-// selectDecisionLines says of each column what it is, whatever it is.
+// selectMarks is what agentd.ledger_marks does, whose word is not taken here: a
+// mark that is no number is one of a row that cannot be.
+const selectMarks = `
+	SELECT m.seq, CASE WHEN m.at IS NULL THEN 0 WHEN m.at ~ '^[0-9]{1,18}$' THEN m.at::bigint ELSE -1 END AS ledger_seq, m.head
+	FROM (
+		SELECT e.seq, e.payload ->> 'ledger_seq' AS at, coalesce(e.payload ->> 'ledger_head', '') AS head FROM agentd.events AS e
+		WHERE e.session_id = $1 AND e.type IN ('run.completed', 'run.failed', 'run.cancelled')
+	) AS m
+	ORDER BY ledger_seq, m.seq`
+
+// selectDecisionLines says of each column what it is, whatever it is: a time
+// that no integer of microseconds holds, and a list that is none, is NULL.
 const selectDecisionLines = `
-	SELECT d.session_id::text, d.ledger_seq, d.decision_id::text, agentd.ledger_time(d.at) AS at_us, d.tenant_id, d.run_id::text, d.turn_no,
+	SELECT d.session_id::text, d.ledger_seq, d.decision_id::text, 
+		CASE WHEN isfinite(d.at) AND d.at < '294247-01-10 04:00:54.775807+00' THEN (extract(epoch FROM d.at) * 1000000)::bigint END AS at_us, d.tenant_id, d.run_id::text, d.turn_no,
 		d.gate, d.subject, d.attempt, d.phase, d.position, d.chain_length,
 		d.hook_id, d.hook_kind, d.hook_version, d.hook_digest, d.hook_set_digest, d.rule_id,
 		d.action, d.effective, d.outcome, d.failure_policy, d.failed_open, d.reason_code,
-		CASE WHEN agentd.ledger_list(d.fields_changed) IS NOT NULL THEN to_json(d.fields_changed) END AS fields_changed,
+		CASE WHEN array_ndims(d.fields_changed) > 1 THEN NULL WHEN array_position(d.fields_changed, NULL) IS NULL THEN to_json(d.fields_changed) END AS fields_changed,
 		encode(d.input_sha256, 'hex') AS input_sha256, encode(d.output_sha256, 'hex') AS output_sha256, d.input_bytes, d.output_bytes,
 		d.event_seq, d.epoch, d.worker_id::text, d.queue_us, d.latency_us, d.deadline_ms, d.trace_id,
 		encode(d.payload_sha256, 'hex') AS payload_sha256, encode(d.prev_hash, 'hex') AS prev_hash, encode(d.row_hash, 'hex') AS row_hash,

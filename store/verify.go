@@ -70,8 +70,7 @@ func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 	var report Report
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		// The role's limits are made for short statements.
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0`); err != nil {
+		if err := forLong(ctx, tx); err != nil {
 			return err
 		}
 		v, err := newVerifier(ctx, tx, &report)
@@ -102,6 +101,14 @@ func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 		return report, fmt.Errorf("verify: %w", err)
 	}
 	return report, nil
+}
+
+// forLong makes a transaction one for long statements, which the limits of a
+// role are not made for, and one in which nobody's functions stand before those
+// of Postgres.
+func forLong(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL search_path = pg_catalog`)
+	return err
 }
 
 // verifier is one Verify under way.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
@@ -187,6 +189,39 @@ func TestErasingAndPurgingWantAConfirmation(t *testing.T) {
 		if code, _, errs := ledgerCommand(t, db, args...); code != exitFailure || !strings.Contains(errs, "there is no session "+id) {
 			t.Errorf("%v: %d, %q", args, code, errs)
 		}
+	}
+}
+
+// TestTheCommandTakesNoFunctionsWord: somebody has edited the ledger, and taught
+// the database to say that all is well.
+func TestTheCommandTakesNoFunctionsWord(t *testing.T) {
+	t.Parallel()
+	python := findPython(t)
+	db := storetest.New(t, storetest.Unverified)
+	s := decidingStack(t, db)
+	id := decidedSession(t, s)
+	execute(t, db, asSuperuser)
+	execute(t, db, `UPDATE agentd.hook_decisions SET at = at + interval '1 day', fields_changed = '{x}' WHERE ledger_seq = 1; DELETE FROM agentd.hook_decisions WHERE ledger_seq > 4;
+		SELECT head(session_id) FROM agentd.hook_decisions;
+		CREATE OR REPLACE FUNCTION agentd.verify_ledger(session uuid) RETURNS TABLE (ledger_seq bigint, decision_id uuid, problem text, got text, want text)
+			LANGUAGE sql AS 'SELECT NULL::bigint, NULL::uuid, NULL::text, NULL::text, NULL::text WHERE false';
+		CREATE OR REPLACE FUNCTION agentd.ledger_marks(session uuid) RETURNS TABLE (seq bigint, ledger_seq bigint, ledger_head text)
+			LANGUAGE sql AS $$ SELECT 1::bigint, 0::bigint, '' $$;
+		CREATE OR REPLACE FUNCTION agentd.ledger_time(at timestamptz) RETURNS bigint LANGUAGE sql AS
+			'SELECT (extract(epoch FROM $1 - interval ''1 day'') * 1000000)::bigint';
+		CREATE OR REPLACE FUNCTION agentd.ledger_list(texts text[]) RETURNS bytea LANGUAGE sql AS $$ SELECT '\x0100000000'::bytea $$;
+		CREATE SCHEMA evil; CREATE FUNCTION evil.to_json(text[]) RETURNS json LANGUAGE sql AS $$ SELECT '[]'::json $$;
+		CREATE FUNCTION evil.isfinite(timestamptz) RETURNS boolean LANGUAGE sql AS 'SELECT false'`)
+	execute(t, db, `ALTER DATABASE `+pgx.Identifier{db.Name}.Sanitize()+` SET search_path = evil, pg_catalog`)
+	if list := verifiedBySQL(t, db, id); len(list) > 0 {
+		t.Fatalf("the database says %v", list)
+	}
+	want := []string{"mark@6", "row_hash@1"}
+	if got := places(verifiedByCommand(t, db, id)); !slices.Equal(got, want) {
+		t.Errorf("agentd finds %v, want %v", got, want)
+	}
+	if got := places(verifiedByPython(t, python, exported(t, db, id))); !slices.Equal(got, want) {
+		t.Errorf("Python finds %v, want %v", got, want)
 	}
 }
 
