@@ -1,8 +1,9 @@
 # What people run: `make run`, then `make chat` in a second terminal.
 # What has to pass: `make lint test` (.ci/run does the same on a new machine).
 #
-# Everything needs Go and git. Postgres for `run` and `test`, and a C compiler
-# for `test` (the race detector), are installed by `setup` where it may do so.
+# Everything needs Go and git. Postgres for `run` and `test`, and for `test` a C
+# compiler (the race detector), python3 and curl are installed by `setup` where it
+# may do so.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
@@ -125,8 +126,8 @@ record: need-go setup-run ## Record the session that README.md shows, and the co
 	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd
 
 .PHONY: setup
-setup: ## Install what tests need: gcc, libc6-dev, postgresql (Debian, as root)
-	@scripts/setup cc postgres
+setup: ## Install what tests need: gcc, libc6-dev, postgresql, python3, curl (Debian, as root)
+	@scripts/setup cc postgres python curl
 
 .PHONY: setup-run
 setup-run: ## Install what running needs: postgresql (Debian, as root)

@@ -75,7 +75,9 @@ func TestLedgersOfAnySizeAreVerifiedInBoundedMemory(t *testing.T) {
 	if file.heap > boundedHeap {
 		t.Errorf("the heap grew to %d MiB", file.heap>>20)
 	}
-	measured("Python", func() { file.verify(t, python, rows) })
+	if python != "" {
+		measured("Python", func() { file.verify(t, python, rows) })
+	}
 }
 
 // measuredFile is an export on its way to a file.
