@@ -71,8 +71,8 @@ type TurnStart struct {
 	Turn int
 	// Attempt counts the model calls of this turn from 1.
 	Attempt int
-	// Resumed is true if an earlier attempt of this turn was cut off, or if its
-	// tool calls are gone on with.
+	// Resumed is true if there was an earlier attempt of this turn, which was cut
+	// off or failed, maybe in this process; or if its tool calls are gone on with.
 	Resumed bool
 }
 

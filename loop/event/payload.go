@@ -134,8 +134,9 @@ const (
 	ResumeTakeover ResumeCause = "takeover"
 	ResumeRelease  ResumeCause = "release"
 	ResumeApproval ResumeCause = "approval"
-	// ResumeRetry: a model call that failed is made again, after a wait or
-	// because people asked for it.
+	// ResumeRetry: a model call that failed is made again, after a wait, which
+	// began with run.released (backoff), or because people took up the failed
+	// run, which began with run.queued ([QueuedForRetry]).
 	ResumeRetry ResumeCause = "retry"
 )
 
