@@ -69,6 +69,10 @@ var importRules = []importRule{
 		from: []string{"loop/model/...", "loop/tool/...", "loop/worker/..."}, deny: []string{"api/..."},
 	},
 	{
+		name: "loop/model/wire imports no model and no tool",
+		from: []string{"loop/model/wire/..."}, deny: []string{"loop/model/...", "loop/tool/...", "loop/worker/..."},
+	},
+	{
 		name: "models and tools never import store",
 		from: []string{"loop/model/...", "loop/tool/..."}, deny: []string{"store/..."},
 	},
@@ -127,11 +131,11 @@ const (
 // families are the packages whose direct children are siblings.
 var families = []string{"hooks", "loop", "loop/model", "loop/tool", "store", "api"}
 
-// sharedSiblings are what siblings may import: vocabularies, and the SDK that
-// the plugin host serves.
+// sharedSibling reports what siblings may import: vocabularies, what all models
+// over HTTP do alike, and the SDK that the plugin host serves.
 func sharedSibling(family, from, to string) bool {
 	switch family + "/" + to {
-	case "loop/event", "api/gen":
+	case "loop/event", "api/gen", "loop/model/wire":
 		return true
 	case "hooks/plugin":
 		return from == "pluginhost"
@@ -319,6 +323,10 @@ func TestImportRules(t *testing.T) {
 		{"loop/model/openai/a.go", local("loop"), false},
 		{"loop/model/openai/a.go", local("loop/event"), false},
 		{"loop/model/openai/a.go", local("loop/model/anthropic"), true},
+		{"loop/model/openai/a.go", local("loop/model/wire"), false},
+		{"loop/model/wire/a.go", local("loop"), false},
+		{"loop/model/wire/a.go", local("loop/model/openai"), true},
+		{"loop/tool/mcp/a.go", local("loop/model/wire"), true},
 		{"loop/model/openai/a.go", local("loop/tool/mcp"), true},
 		{"loop/model/openai/a.go", local("loop/model/openai/openaitest"), true},
 		{"loop/model/openai/a_test.go", local("loop/model/openai/openaitest"), false},

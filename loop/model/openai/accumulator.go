@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 const (
@@ -42,7 +43,7 @@ type accumulator struct {
 	// off at its end.
 	lane    stream.Lane
 	blockID string
-	seam    seam
+	seam    wire.Seam
 	blocks  int
 	slots   []*slot
 	byID    map[string]*slot
@@ -110,7 +111,7 @@ func (a *accumulator) finish() ([]stream.Chunk, stream.Finish, error) {
 		if s.name == "" {
 			return nil, stream.Finish{}, errUnnamedCall
 		}
-		out = s.show(out, s.seam.rest())
+		out = s.show(out, s.seam.Rest())
 	}
 	reason := finishReason(a.finishReason)
 	if reason == stream.FinishStop && len(a.slots) > 0 {
@@ -128,12 +129,12 @@ func (a *accumulator) text(out []stream.Chunk, lane stream.Lane, text string) []
 		a.lane, a.blockID = lane, a.block()
 	}
 	a.size += len(text)
-	return delta(out, lane, a.blockID, a.seam.join(text))
+	return delta(out, lane, a.blockID, a.seam.Join(text))
 }
 
 // close ends the open text block: what follows is a block of its own.
 func (a *accumulator) close(out []stream.Chunk) []stream.Chunk {
-	out = delta(out, a.lane, a.blockID, a.seam.rest())
+	out = delta(out, a.lane, a.blockID, a.seam.Rest())
 	a.lane = ""
 	return out
 }
@@ -153,7 +154,7 @@ func (a *accumulator) toolCall(out []stream.Chunk, tc wireToolCall) []stream.Chu
 	}
 	args := string(tc.Function.Arguments)
 	a.size += len(args) + len(tc.ID) + len(tc.Function.Name)
-	args = s.seam.join(args)
+	args = s.seam.Join(args)
 	if s.name == "" {
 		if s.name = string(tc.Function.Name); s.name != "" {
 			out = append(out, stream.Chunk{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // TestPiecesFindTheirCall feeds the tool_calls of one delta after the other.
@@ -168,7 +169,7 @@ func TestAnAnswerHasALimit(t *testing.T) {
 			}
 			yielded := 0
 			c := &call{model: m, status: 200, acc: accumulator{size: size}, yield: func(stream.Chunk, error) bool { yielded++; return true }}
-			_, err = c.take(frame{data: []byte(data)})
+			_, err = c.take(wire.Frame{Data: []byte(data)})
 			if size < maxAnswer {
 				if err != nil {
 					t.Errorf("%s: %v below the limit", name, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // errorWait is how long the body of a refusal is waited for.
@@ -30,7 +31,7 @@ type call struct {
 	acc     accumulator
 
 	contentType string
-	head        head
+	head        wire.Head
 	framed      bool // a frame has come, so the answer is a stream
 }
 
@@ -39,17 +40,17 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	c.acc.names, _ = c.model.names.toolNames(req) // Request has told the error
+	c.acc.names, _ = c.model.names.ToolNames(req) // Request has told the error
 	caller := ctx
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
-	silence := newSilence(c.cancel)
-	defer silence.end()
+	silence := wire.NewSilence(c.cancel)
+	defer silence.End()
 
 	start := time.Now()
-	silence.limit(c.model.firstByte, errFirstByte)
+	silence.Limit(c.model.firstByte, wire.ErrFirstByte)
 	resp, err := c.send(ctx, p)
-	silence.end()
+	silence.End()
 	if err != nil {
 		return c.failure(ctx, err)
 	}
@@ -62,15 +63,15 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 		}
 	}
 	if c.model.firstByte > 0 {
-		silence.limit(max(left, time.Millisecond), errFirstByte)
+		silence.Limit(max(left, time.Millisecond), wire.ErrFirstByte)
 	}
-	reader := &watchedReader{r: resp.Body, silence: silence, idle: c.model.idle}
+	reader := &wire.WatchedReader{R: resp.Body, Silence: silence, Idle: c.model.idle}
 	if resp.StatusCode == http.StatusOK {
 		return c.read(ctx, reader)
 	}
-	body := newSilence(c.cancel)
-	body.limit(errorWait, errIdle)
-	defer body.end()
+	body := wire.NewSilence(c.cancel)
+	body.Limit(errorWait, wire.ErrIdle)
+	defer body.End()
 	me := c.refused(resp, reader)
 	if err := caller.Err(); err != nil {
 		return err
@@ -109,23 +110,23 @@ func (c *call) failure(ctx context.Context, err error) error {
 		return &loop.ModelError{Status: c.status, Code: code, Message: message + limit.String(), Retryable: true, Err: context.Cause(ctx)}
 	}
 	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, errFirstByte):
+	case errors.Is(cause, wire.ErrFirstByte):
 		return silent("first_byte_timeout", "the provider sent nothing for ", m.firstByte)
-	case errors.Is(cause, errIdle):
+	case errors.Is(cause, wire.ErrIdle):
 		return silent("idle_timeout", "the provider went silent for ", m.idle)
-	case errors.Is(cause, errNoData):
+	case errors.Is(cause, wire.ErrNoData):
 		return silent("data_timeout", "the provider sent nothing but keep-alives for ", m.data)
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	err = withoutURL(err)
-	var p *panicError
+	err = wire.WithoutURL(err)
+	var p *wire.PanicError
 	if errors.As(err, &p) {
-		m.log.Error("the HTTP client panicked", "panic", m.clean(p.Error()), "stack", m.redact(string(p.stack)))
-		return &loop.ModelError{Status: c.status, Code: "client_panic", Message: "the HTTP client broke off: internal error", Err: m.cause(err)}
+		m.log.Error("the HTTP client panicked", "panic", m.redact.Clean(p.Error()), "stack", m.redact(string(p.Stack)))
+		return &loop.ModelError{Status: c.status, Code: "client_panic", Message: "the HTTP client broke off: internal error", Err: m.redact.Cause(err)}
 	}
 	return &loop.ModelError{
-		Code: "network_error", Message: "call the provider: " + m.clean(err.Error()), Retryable: true, Err: m.cause(err),
+		Code: "network_error", Message: "call the provider: " + m.redact.Clean(err.Error()), Retryable: true, Err: m.redact.Cause(err),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // wireChunk is a chat.completion.chunk as found in the wild: whatever may be
@@ -17,10 +18,10 @@ type wireChunk struct {
 	Error   json.RawMessage `json:"error"`
 	// What follows is for errors that are no member of the chunk, but the
 	// chunk itself.
-	Object  lenientText     `json:"object"`
-	Type    lenientText     `json:"type"`
-	Message lenientText     `json:"message"`
-	Code    json.RawMessage `json:"code"`
+	Object  wire.LenientText `json:"object"`
+	Type    wire.LenientText `json:"type"`
+	Message wire.LenientText `json:"message"`
+	Code    json.RawMessage  `json:"code"`
 }
 
 type wireChoice struct {
@@ -29,9 +30,9 @@ type wireChoice struct {
 	Delta *wireDelta `json:"delta"`
 	// Message stands for the delta with providers that have their whole answer
 	// at once.
-	Message      *wireDelta  `json:"message"`
-	FinishReason lenientText `json:"finish_reason"`
-	Usage        *wireUsage  `json:"usage"`
+	Message      *wireDelta       `json:"message"`
+	FinishReason wire.LenientText `json:"finish_reason"`
+	Usage        *wireUsage       `json:"usage"`
 }
 
 func (c wireChoice) delta() wireDelta {
@@ -46,10 +47,10 @@ func (c wireChoice) delta() wireDelta {
 
 type wireDelta struct {
 	Content wireContent `json:"content"`
-	Refusal wireText    `json:"refusal"`
+	Refusal wire.Text   `json:"refusal"`
 	// Providers disagree about the name; some send both with the same text.
-	ReasoningContent wireText       `json:"reasoning_content"`
-	Reasoning        wireText       `json:"reasoning"`
+	ReasoningContent wire.Text      `json:"reasoning_content"`
+	Reasoning        wire.Text      `json:"reasoning"`
 	ToolCalls        []wireToolCall `json:"tool_calls"`
 	// FunctionCall is what tool calls were before there were several.
 	FunctionCall *wireFunctionPiece `json:"function_call"`
@@ -57,13 +58,13 @@ type wireDelta struct {
 
 type wireToolCall struct {
 	Index    wireIndex         `json:"index"`
-	ID       lenientText       `json:"id"`
+	ID       wire.LenientText  `json:"id"`
 	Function wireFunctionPiece `json:"function"`
 }
 
 type wireFunctionPiece struct {
-	Name      lenientText   `json:"name"`
-	Arguments wireArguments `json:"arguments"`
+	Name      wire.LenientText `json:"name"`
+	Arguments wireArguments    `json:"arguments"`
 }
 
 // wireIndex is a whole number. One that is absent, null or anything else is
@@ -88,7 +89,7 @@ type wireContent struct {
 }
 
 type wirePart struct {
-	Text     wireText      `json:"text"`
+	Text     wire.Text     `json:"text"`
 	Thinking *wireThinking `json:"thinking"`
 }
 
@@ -99,7 +100,7 @@ type wireThinking string
 func (c *wireContent) UnmarshalJSON(data []byte) error {
 	switch {
 	case data[0] == '"':
-		c.text = unquote(data)
+		c.text = wire.Unquote(data)
 		return nil
 	case string(data) == "null":
 		return nil
@@ -120,32 +121,17 @@ func (c *wireContent) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON keeps a string or the texts of parts.
 func (t *wireThinking) UnmarshalJSON(data []byte) error {
 	if data[0] != '[' {
-		return (*wireText)(t).UnmarshalJSON(data)
+		return (*wire.Text)(t).UnmarshalJSON(data)
 	}
 	// No wirePart: thinking within thinking would be read over and over.
 	var parts []struct {
-		Text wireText `json:"text"`
+		Text wire.Text `json:"text"`
 	}
 	if err := json.Unmarshal(data, &parts); err != nil {
 		return err
 	}
 	for _, p := range parts {
 		*t += wireThinking(p.Text)
-	}
-	return nil
-}
-
-// lenientText is a string, the digits of a number, or nothing if the provider
-// sent something else.
-type lenientText string
-
-// UnmarshalJSON keeps strings and numbers.
-func (t *lenientText) UnmarshalJSON(data []byte) error {
-	switch c := data[0]; {
-	case c == '"':
-		return json.Unmarshal(data, (*string)(t))
-	case c == '-' || '0' <= c && c <= '9':
-		*t = lenientText(data)
 	}
 	return nil
 }
@@ -160,7 +146,7 @@ func (a *wireArguments) UnmarshalJSON(data []byte) error {
 	case string(data) == "null":
 		return nil
 	case data[0] == '"':
-		*a = wireArguments(unquote(data))
+		*a = wireArguments(wire.Unquote(data))
 		return nil
 	}
 	*a = wireArguments(bytes.TrimSpace(data))
@@ -168,7 +154,7 @@ func (a *wireArguments) UnmarshalJSON(data []byte) error {
 }
 
 type wireUsage struct {
-	input, output wireCount
+	input, output wire.Count
 }
 
 // UnmarshalJSON reads the counts of an object; anything else reports nothing.
@@ -177,23 +163,12 @@ func (u *wireUsage) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	var counts struct {
-		PromptTokens     wireCount `json:"prompt_tokens"`
-		CompletionTokens wireCount `json:"completion_tokens"`
+		PromptTokens     wire.Count `json:"prompt_tokens"`
+		CompletionTokens wire.Count `json:"completion_tokens"`
 	}
 	err := json.Unmarshal(data, &counts)
 	u.input, u.output = counts.PromptTokens, counts.CompletionTokens
 	return err
-}
-
-// wireCount is a whole number, or 0 if the provider sent something else.
-type wireCount int64
-
-// UnmarshalJSON keeps whole numbers.
-func (c *wireCount) UnmarshalJSON(data []byte) error {
-	if n, err := strconv.ParseInt(string(data), 10, 64); err == nil && n > 0 {
-		*c = wireCount(n)
-	}
-	return nil
 }
 
 // finishReason maps a provider's word to agentd's closed set.

@@ -12,21 +12,20 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 const (
 	// maxErrorBody is how much of an error answer is read.
 	maxErrorBody = 64 << 10
-	// maxErrorText is the length of a shown message, in bytes.
-	maxErrorText = 500
 )
 
 // wireError is the error object of a frame or of an error answer.
 type wireError struct {
-	Message lenientText     `json:"message"`
-	Type    lenientText     `json:"type"`
-	Code    json.RawMessage `json:"code"`
-	Status  lenientText     `json:"status"`
+	Message wire.LenientText `json:"message"`
+	Type    wire.LenientText `json:"type"`
+	Code    json.RawMessage  `json:"code"`
+	Status  wire.LenientText `json:"status"`
 }
 
 // parseError reads an error value: an object or a text. ok is false for one
@@ -78,7 +77,7 @@ func (e wireError) code() string {
 // modelError makes what the loop stores. status is the HTTP status, 200 for
 // an error inside a stream.
 func (m *Model) modelError(e wireError, status int) *loop.ModelError {
-	message := m.clean(string(e.Message))
+	message := m.redact.Clean(string(e.Message))
 	if message == "" {
 		message = "the provider reported an error"
 		if status != http.StatusOK {
@@ -88,7 +87,7 @@ func (m *Model) modelError(e wireError, status int) *loop.ModelError {
 			message += ": redirects are not followed, check that OPENAI_BASE_URL is right"
 		}
 	}
-	return &loop.ModelError{Status: status, Code: m.clean(e.words()), Message: message, Retryable: e.retryable(status)}
+	return &loop.ModelError{Status: status, Code: m.redact.Clean(e.words()), Message: message, Retryable: e.retryable(status)}
 }
 
 var (
@@ -159,11 +158,11 @@ func errorBody(body []byte) (e wireError, ok bool) {
 		body = list[0]
 	}
 	var answer struct {
-		Error   json.RawMessage `json:"error"`
-		Message lenientText     `json:"message"`
-		Detail  lenientText     `json:"detail"`
-		Type    lenientText     `json:"type"`
-		Code    json.RawMessage `json:"code"`
+		Error   json.RawMessage  `json:"error"`
+		Message wire.LenientText `json:"message"`
+		Detail  wire.LenientText `json:"detail"`
+		Type    wire.LenientText `json:"type"`
+		Code    json.RawMessage  `json:"code"`
 	}
 	if json.Unmarshal(body, &answer) != nil {
 		return e, false
@@ -181,6 +180,6 @@ func (c *call) refused(resp *http.Response, body io.Reader) error {
 	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what broke it off changes nothing
 	e, _ := errorBody(data)
 	me := c.model.modelError(e, resp.StatusCode)
-	me.RetryAfter = retryAfter(resp.StatusCode, resp.Header, time.Now())
+	me.RetryAfter = wire.RetryAfter(resp.StatusCode, resp.Header, time.Now())
 	return me
 }

@@ -2,15 +2,11 @@ package openai
 
 import (
 	"encoding/json"
-	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
-
-// noOutput stands for a blank tool result: providers refuse blank text, and a
-// result that is left out makes the history invalid.
-const noOutput = "(no output)"
 
 // noReasoning stands for reasoning that was not kept or never was.
 const noReasoning = " "
@@ -19,25 +15,25 @@ const noReasoning = " "
 // of which nothing remains too.
 func (m *Model) wireMessages(req loop.ModelRequest) []wireMessage {
 	var out []wireMessage
-	if !blank(req.System) {
+	if !wire.Blank(req.System) {
 		out = append(out, wireMessage{Role: hooks.RoleSystem, Content: req.System})
 	}
-	ids := newCallIDs()
+	ids := wire.NewCallIDs()
 	for _, said := range req.Messages {
 		msg := wireMessage{Role: said.Role}
 		for _, p := range said.Parts {
 			switch {
 			case p.ToolCall != nil:
 				msg.ToolCalls = append(msg.ToolCalls, wireRequestCall{
-					ID: ids.call(*p.ToolCall), Type: "function",
-					Function: wireFunction{Name: m.names.wire(p.ToolCall.Name), Arguments: arguments(p.ToolCall.Arguments)},
+					ID: ids.Call(*p.ToolCall), Type: "function",
+					Function: wireFunction{Name: m.names.Wire(p.ToolCall.Name), Arguments: wire.Arguments(p.ToolCall.Arguments)},
 				})
 			case p.ToolResult != nil:
 				out = append(out, wireResult(*p.ToolResult, ids))
 			}
 		}
 		switch text := said.Text(); {
-		case !blank(text):
+		case !wire.Blank(text):
 			msg.Content = text
 		case len(msg.ToolCalls) == 0:
 			continue
@@ -83,52 +79,10 @@ func (q Quirks) reasoning(said hooks.Message) *string {
 	return &text
 }
 
-func wireResult(r hooks.ToolResult, ids callIDs) wireMessage {
+func wireResult(r hooks.ToolResult, ids wire.CallIDs) wireMessage {
 	content := r.Content
-	if blank(content) {
-		content = noOutput
+	if wire.Blank(content) {
+		content = wire.NoOutput
 	}
-	return wireMessage{Role: hooks.RoleTool, Content: content, ToolCallID: ids.result(r.CallID)}
+	return wireMessage{Role: hooks.RoleTool, Content: content, ToolCallID: ids.Result(r.CallID)}
 }
-
-// arguments returns argument text that a provider can parse.
-func arguments(text string) string {
-	text = strings.TrimSpace(text)
-	if text == "" {
-		return "{}"
-	}
-	if text[0] == '{' && json.Valid([]byte(text)) {
-		return text
-	}
-	wrapped, _ := json.Marshal(map[string]string{"invalid_arguments": text}) // strings always have a JSON form
-	return string(wrapped)
-}
-
-// callIDs gives every call of a request an id of its own.
-type callIDs struct {
-	used map[string]bool
-	wire map[string]string // by agentd's id
-}
-
-func newCallIDs() callIDs {
-	return callIDs{used: make(map[string]bool), wire: make(map[string]string)}
-}
-
-func (c callIDs) call(tc hooks.ToolCall) string {
-	id := tc.ProviderID
-	if id == "" || c.used[id] {
-		id = tc.ID
-	}
-	c.used[id] = true
-	c.wire[tc.ID] = id
-	return id
-}
-
-func (c callIDs) result(callID string) string {
-	if id, ok := c.wire[callID]; ok {
-		return id
-	}
-	return callID
-}
-
-func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -7,12 +7,11 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // DefaultTimeout is the limit for the first byte, and for the silence between
@@ -65,26 +64,25 @@ type Model struct {
 	post      func(ctx context.Context, body string) *http.Request
 	client    *http.Client
 	release   func()
-	redact    func(string) string
+	redact    wire.Redact
 	log       *slog.Logger
 	firstByte time.Duration
 	idle      time.Duration
 	data      time.Duration
 	maxTokens int
 	quirks    Quirks
-	names     nameRule
+	names     wire.NameRule
 }
 
 var _ loop.ProviderModel = (*Model)(nil)
 
 // New checks the config and returns the model. It makes no connection.
 func New(cfg Config) (*Model, error) {
-	u, err := parseURL(cfg.BaseURL)
+	u, err := wire.ParseURL(cfg.BaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("openai: base URL: %w", err)
 	}
-	// A header carries it; what else is in it would be lost or refused there.
-	if strings.ContainsFunc(cfg.APIKey, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if !wire.ValidKey(cfg.APIKey) {
 		return nil, errors.New("openai: API key: it has characters other than visible ASCII")
 	}
 	if cfg.MaxTokens < 0 {
@@ -95,52 +93,36 @@ func New(cfg Config) (*Model, error) {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
 	m := &Model{
-		post:      poster(u.JoinPath("chat/completions")),
+		post:      wire.Poster(u.JoinPath("chat/completions")),
 		release:   func() {},
-		redact:    redactor(cfg.APIKey, u),
+		redact:    wire.NewRedact(cfg.APIKey, u),
 		log:       cfg.Logger,
-		firstByte: limit(cfg.FirstByteTimeout, DefaultTimeout),
-		idle:      limit(cfg.IdleTimeout, DefaultTimeout),
-		data:      limit(cfg.DataTimeout, DefaultDataTimeout),
+		firstByte: wire.Limit(cfg.FirstByteTimeout, DefaultTimeout),
+		idle:      wire.Limit(cfg.IdleTimeout, DefaultTimeout),
+		data:      wire.Limit(cfg.DataTimeout, DefaultDataTimeout),
 		maxTokens: cfg.MaxTokens,
 		quirks:    cfg.Quirks,
 		names:     names,
 	}
 	base := cfg.HTTPClient
 	if base == nil {
-		transport := ownTransport()
+		transport := wire.OwnTransport()
 		base, m.release = &http.Client{Transport: transport}, transport.CloseIdleConnections
 	}
-	m.client = client(*base, authorizer(cfg.APIKey))
+	m.client = wire.Client(*base, authorizer(cfg.APIKey))
 	if m.log == nil {
 		m.log = slog.New(slog.DiscardHandler)
 	}
 	return m, nil
 }
 
-func parseURL(text string) (*url.URL, error) {
-	u, err := url.Parse(text)
-	switch {
-	case err != nil:
-		// The parser's error repeats the whole text, and with it any password.
-		return nil, errors.New("not a URL")
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return nil, errors.New("must begin with http:// or https:// and name a host")
-	case u.User != nil:
-		return nil, errors.New("must not hold a user or password, use the API key")
+// authorizer returns a function that adds the key to the header of a request.
+func authorizer(apiKey string) func(http.Header) {
+	return func(h http.Header) {
+		if apiKey != "" {
+			h.Set("Authorization", "Bearer "+apiKey)
+		}
 	}
-	return u, nil
-}
-
-// limit turns a configured timeout into a limit; 0 stands for none.
-func limit(d, byDefault time.Duration) time.Duration {
-	switch {
-	case d == 0:
-		return byDefault
-	case d < 0:
-		return 0
-	}
-	return d
 }
 
 // Close releases the idle connections of the model's own client. Calls under

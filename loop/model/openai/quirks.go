@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // Quirks are what differs between providers in the requests that they take.
@@ -104,7 +106,7 @@ func (q Quirks) Check() error {
 	return err
 }
 
-func (q Quirks) check() (nameRule, error) {
+func (q Quirks) check() (wire.NameRule, error) {
 	for _, err := range []error{
 		oneOf("max tokens field", q.MaxTokensField, FieldMaxCompletionTokens, FieldMaxTokens, FieldNone),
 		oneOf("reasoning replay", q.Reasoning, ReasoningNever, ReasoningToolCalls, ReasoningAlways),
@@ -112,10 +114,10 @@ func (q Quirks) check() (nameRule, error) {
 		oneOf("empty content", q.EmptyContent, ContentAbsent, ContentNull, ContentEmpty),
 	} {
 		if err != nil {
-			return nameRule{}, err
+			return wire.NameRule{}, err
 		}
 	}
-	return q.ToolNames.compile()
+	return q.ToolNames.Compile()
 }
 
 // oneOf refuses a value that is neither "" nor one of these.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 const (
@@ -22,17 +23,17 @@ const (
 )
 
 // read plays the frames of a stream to the consumer.
-func (c *call) read(ctx context.Context, body *watchedReader) error {
-	frames := newFrameReader(io.TeeReader(body, &c.head))
+func (c *call) read(ctx context.Context, body *wire.WatchedReader) error {
+	frames := wire.NewFrameReader(io.TeeReader(body, &c.head))
 	var whole time.Time // when the answer was
 	for {
-		wait, cause := c.model.data, errNoData
+		wait, cause := c.model.data, wire.ErrNoData
 		if c.acc.finishReason != "" {
 			if whole.IsZero() {
 				whole = time.Now()
-				body.idle = graceful(body.idle)
+				body.Idle = graceful(body.Idle)
 			}
-			if wait, cause = tailLimit-time.Since(whole), errTail; wait <= 0 {
+			if wait, cause = tailLimit-time.Since(whole), wire.ErrTail; wait <= 0 {
 				return c.finish()
 			}
 		}
@@ -40,7 +41,7 @@ func (c *call) read(ctx context.Context, body *watchedReader) error {
 		if err != nil {
 			return c.ended(ctx, err)
 		}
-		if string(frame.data) == "[DONE]" {
+		if string(frame.Data) == "[DONE]" {
 			return c.finish()
 		}
 		if over, err := c.take(frame); over || err != nil {
@@ -57,17 +58,17 @@ func graceful(idle time.Duration) time.Duration {
 }
 
 // nextData returns the next frame that is no keep-alive.
-func (c *call) nextData(frames *frameReader, wait time.Duration, cause error) (frame, error) {
-	silence := newSilence(c.cancel)
-	silence.limit(wait, cause)
-	defer silence.end()
+func (c *call) nextData(frames *wire.FrameReader, wait time.Duration, cause error) (wire.Frame, error) {
+	silence := wire.NewSilence(c.cancel)
+	silence.Limit(wait, cause)
+	defer silence.End()
 	for {
-		f, err := frames.next()
+		f, err := frames.Next()
 		if err != nil {
-			return frame{}, err
+			return wire.Frame{}, err
 		}
 		c.framed = true
-		if f.data = bytes.TrimSpace(f.data); len(f.data) > 0 {
+		if f.Data = bytes.TrimSpace(f.Data); len(f.Data) > 0 {
 			return f, nil
 		}
 	}
@@ -75,10 +76,10 @@ func (c *call) nextData(frames *frameReader, wait time.Duration, cause error) (f
 
 // take yields what a frame adds to the answer. over says that the consumer
 // wants no more.
-func (c *call) take(f frame) (over bool, err error) {
+func (c *call) take(f wire.Frame) (over bool, err error) {
 	var ch wireChunk
-	if err := json.Unmarshal(f.data, &ch); err != nil {
-		if f.cut {
+	if err := json.Unmarshal(f.Data, &ch); err != nil {
+		if f.Cut {
 			return false, nil // the connection broke inside the frame: the next read says how
 		}
 		return false, c.malformed("the provider sent a frame that is not a chunk", err)
@@ -102,15 +103,15 @@ func (c *call) ended(ctx context.Context, err error) error {
 		return c.finish()
 	}
 	if !c.framed && ctx.Err() == nil {
-		if body := c.head.foreign(); body != nil {
+		if body := c.head.Foreign(); body != nil {
 			return c.notStream(body)
 		}
 	}
-	var p *panicError
+	var p *wire.PanicError
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil
-	case errors.Is(err, errLineTooLong):
+	case errors.Is(err, wire.ErrLineTooLong):
 		return &loop.ModelError{Status: c.status, Code: "line_too_long", Message: err.Error(), Err: err}
 	case ctx.Err() != nil, errors.As(err, &p):
 		return c.failure(ctx, err)
@@ -126,7 +127,7 @@ func (c *call) finish() error {
 	case err != nil:
 		return c.malformed(err.Error(), nil)
 	case brokeOff(finish.Raw):
-		word := c.model.clean(finish.Raw)
+		word := c.model.redact.Clean(finish.Raw)
 		return &loop.ModelError{Status: c.status, Code: word, Message: "the provider broke its answer off (finish reason: " + word + ")", Retryable: true}
 	case finish.Raw == "" && c.acc.empty():
 		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
@@ -148,5 +149,5 @@ func (c *call) say(chunks []stream.Chunk) bool {
 }
 
 func (c *call) malformed(problem string, err error) *loop.ModelError {
-	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: c.model.cause(err)}
+	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: c.model.redact.Cause(err)}
 }

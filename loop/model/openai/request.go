@@ -59,13 +59,13 @@ type wireToolSpec struct {
 // is not retryable: a tool's schema that is no JSON, or two tools that the
 // provider could not tell apart.
 func (m *Model) Request(req loop.ModelRequest) (loop.ProviderRequest, error) {
-	if _, err := m.names.toolNames(req); err != nil {
+	if _, err := m.names.ToolNames(req); err != nil {
 		return loop.ProviderRequest{}, &loop.ModelError{Code: "invalid_request", Message: err.Error()}
 	}
 	out := wireRequest{Model: req.Model, Messages: m.wireMessages(req), Stream: true}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, wireTool{Type: "function", Function: wireToolSpec{
-			Name: m.names.wire(t.Name), Description: t.Description, Parameters: t.Schema,
+			Name: m.names.Wire(t.Name), Description: t.Description, Parameters: t.Schema,
 		}})
 	}
 	m.configure(&out)
@@ -74,7 +74,7 @@ func (m *Model) Request(req loop.ModelRequest) (loop.ProviderRequest, error) {
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(out); err != nil {
 		return loop.ProviderRequest{}, &loop.ModelError{
-			Code: "invalid_request", Message: "the request cannot be written as JSON", Err: m.cause(err),
+			Code: "invalid_request", Message: "the request cannot be written as JSON", Err: m.redact.Cause(err),
 		}
 	}
 	return loop.ProviderRequest{

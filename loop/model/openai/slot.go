@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
 // slot is one tool call of an answer.
@@ -17,7 +18,7 @@ type slot struct {
 	// its end.
 	arguments strings.Builder
 	shown     int
-	seam      seam
+	seam      wire.Seam
 	end       closing
 	// checked says that the arguments have been parsed, valid how that went.
 	checked bool

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"encoding/json"
@@ -35,7 +35,7 @@ func TestATextIsReadAsItWasMeant(t *testing.T) {
 	} {
 		if !json.Valid([]byte(in)) {
 			t.Errorf("%s is no JSON", in)
-		} else if got := unquote([]byte(in)); got != want {
+		} else if got := Unquote([]byte(in)); got != want {
 			t.Errorf("%s: got %q, want %q", in, got, want)
 		}
 	}
@@ -60,12 +60,12 @@ func TestPiecesOfATextAreJoinedWhereACharacterIsCut(t *testing.T) {
 		"BytesOfNothing":      {[]string{"a\xFF", "\x82\x82\x82\x82b"}, []string{"a\xFF", "\x82\x82\x82\x82b", ""}},
 		"CutAndSomethingElse": {[]string{"\xE2\x82", "x"}, []string{"", "\xE2\x82x", ""}},
 	} {
-		var s seam
+		var s Seam
 		var got []string
 		for _, p := range tt.pieces {
-			got = append(got, s.join(p))
+			got = append(got, s.Join(p))
 		}
-		if got = append(got, s.rest()); strings.Join(got, "|") != strings.Join(tt.want, "|") || s.rest() != "" {
+		if got = append(got, s.Rest()); strings.Join(got, "|") != strings.Join(tt.want, "|") || s.Rest() != "" {
 			t.Errorf("%s: got %q, want %q", name, got, tt.want)
 		}
 	}
@@ -75,7 +75,7 @@ func TestPiecesOfATextAreJoinedWhereACharacterIsCut(t *testing.T) {
 // arrive.
 func TestHalfOfAPairIsSeenByWhoStoresIt(t *testing.T) {
 	t.Parallel()
-	if text, changed := event.CleanText("a" + unquote([]byte(`"\ud83e"`))); text != "a\uFFFD" || !changed {
+	if text, changed := event.CleanText("a" + Unquote([]byte(`"\ud83e"`))); text != "a\uFFFD" || !changed {
 		t.Errorf("stored %q, changed: %v", text, changed)
 	}
 }
@@ -91,24 +91,24 @@ func FuzzText(f *testing.F) {
 		if !utf8.ValidString(in) || json.Unmarshal(quoted, &want) != nil {
 			return
 		}
-		text := unquote(quoted)
+		text := Unquote(quoted)
 		if got := replaceHalves(text); got != want {
 			t.Fatalf("%s: got %q, want %q", quoted, got, want)
 		}
-		var s seam
+		var s Seam
 		joined := ""
 		for rest, i := text, 0; rest != ""; i++ {
 			n := len(rest)
 			if len(cuts) > 0 {
 				n = min(n, int(cuts[i%len(cuts)])+1)
 			}
-			piece := s.join(rest[:n])
+			piece := s.Join(rest[:n])
 			if utf8.ValidString(text) && !utf8.ValidString(piece) {
 				t.Fatalf("%q gave the piece %q", text, piece)
 			}
 			joined, rest = joined+piece, rest[n:]
 		}
-		if joined += s.rest(); joined != text {
+		if joined += s.Rest(); joined != text {
 			t.Fatalf("got %q, want %q", joined, text)
 		}
 	})

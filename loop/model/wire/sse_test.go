@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -13,14 +13,14 @@ import (
 
 // frames reads all frames; a cut one ends in a tilde.
 func frames(r io.Reader) (out []string, err error) {
-	f := newFrameReader(r)
+	f := NewFrameReader(r)
 	for {
-		fr, err := f.next()
+		fr, err := f.Next()
 		if err != nil {
 			return out, err
 		}
-		s := string(fr.data)
-		if fr.cut {
+		s := string(fr.Data)
+		if fr.Cut {
 			s += "~"
 		}
 		out = append(out, s)
@@ -78,8 +78,8 @@ func TestAFrameComesBeforeTheErrorThatEndsIt(t *testing.T) {
 
 func TestTooLongIsAnErrorAndNotATruncation(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", maxLine)
-	half := "data: " + long[:maxLine/2] + "\n"
+	long := strings.Repeat("x", MaxLine)
+	half := "data: " + long[:MaxLine/2] + "\n"
 	for name, in := range map[string]string{
 		"Line": "data: a\n\ndata: " + long + "\n\ndata: b\n\n", "Lines": "data: a\n\n" + half + half + half + "\n",
 		"WithoutEnd": "data: a\n\ndata: b\n" + long + long,
@@ -87,13 +87,13 @@ func TestTooLongIsAnErrorAndNotATruncation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, err := frames(strings.NewReader(in))
-			if !errors.Is(err, errLineTooLong) || !slices.Equal(got, []string{"a"}) {
+			if !errors.Is(err, ErrLineTooLong) || !slices.Equal(got, []string{"a"}) {
 				t.Errorf("got %d frames and error %v, want the first frame and the limit", len(got), err)
 			}
 		})
 	}
-	fits := "data:" + long[:maxLine-5] + "\n\n"
-	if got, err := frames(strings.NewReader(fits)); !errors.Is(err, io.EOF) || len(got) != 1 || len(got[0]) != maxLine-5 {
+	fits := "data:" + long[:MaxLine-5] + "\n\n"
+	if got, err := frames(strings.NewReader(fits)); !errors.Is(err, io.EOF) || len(got) != 1 || len(got[0]) != MaxLine-5 {
 		t.Errorf("at the limit: got %d frames and error %v", len(got), err)
 	}
 }

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -8,24 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// wireText is a text of the answer. What of it is no text stays in it: bytes
+// Text is a text of the answer. What of it is no text stays in it: bytes
 // that are not UTF-8 as they are, and half of a surrogate pair in the three
 // bytes that UTF-8 would have for it. So the other half can still be found in
 // the next delta, and who stores the text sees that something was wrong.
 // encoding/json would have put U+FFFD in the place of both.
-type wireText string
+type Text string
 
 // UnmarshalJSON takes a string, or nothing if the provider sent something
 // else.
-func (t *wireText) UnmarshalJSON(data []byte) error {
+func (t *Text) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
-		*t = wireText(unquote(data))
+		*t = Text(Unquote(data))
 	}
 	return nil
 }
 
-// unquote returns the text of a JSON string that is known to be well-formed.
-func unquote(data []byte) string {
+// Unquote returns the text of a JSON string that is known to be well-formed.
+func Unquote(data []byte) string {
 	data = data[1 : len(data)-1]
 	if bytes.IndexByte(data, '\\') < 0 {
 		return string(data)
@@ -86,15 +86,15 @@ func surrogate(text string) rune {
 	return 0xD000 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
 }
 
-// seam joins the pieces of a text whose characters were cut. The zero value
+// Seam joins the pieces of a text whose characters were cut. The zero value
 // has seen nothing.
-type seam struct {
+type Seam struct {
 	// held is the beginning of a character.
 	held string
 }
 
-// join returns what is whole of the text so far, and was not returned before.
-func (s *seam) join(piece string) string {
+// Join returns what is whole of the text so far, and was not returned before.
+func (s *Seam) Join(piece string) string {
 	if r := utf16.DecodeRune(surrogate(s.held), surrogate(piece)); r != utf8.RuneError {
 		s.held, piece = "", string(r)+piece[3:]
 	}
@@ -104,8 +104,8 @@ func (s *seam) join(piece string) string {
 	return text[:cut]
 }
 
-// rest returns what is still held, once nothing will follow.
-func (s *seam) rest() string {
+// Rest returns what is still held, once nothing will follow.
+func (s *Seam) Rest() string {
 	text := s.held
 	s.held = ""
 	return text

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"bytes"
@@ -7,36 +7,39 @@ import (
 	"io"
 )
 
-// maxLine is the longest line, and the most data of one frame, that is read.
+// MaxLine is the longest line, and the most data of one frame, that is read.
 // Above it a call fails, since a truncated tool call must not run.
-const maxLine = 4 << 20
+const MaxLine = 4 << 20
 
-var errLineTooLong = fmt.Errorf("the provider sent a line longer than %d bytes", maxLine)
+// ErrLineTooLong is what [FrameReader.Next] returns above [MaxLine].
+var ErrLineTooLong = fmt.Errorf("the provider sent a line longer than %d bytes", MaxLine)
 
-// frame is the data of one server-sent event.
-type frame struct {
-	// data is valid until the next frame is read.
-	data []byte
-	// cut says that the input ended inside the frame's last line.
-	cut bool
+// Frame is the data of one server-sent event.
+type Frame struct {
+	// Data is valid until the next frame is read.
+	Data []byte
+	// Cut says that the input ended inside the frame's last line.
+	Cut bool
 }
 
-// frameReader reads server-sent events and gives their data. Comments, other
+// FrameReader reads server-sent events and gives their data. Comments, other
 // fields and frames without data are skipped; LF, CRLF and CR end a line; a
-// last frame without a blank line behind it counts.
-type frameReader struct {
+// last frame without a blank line behind it counts. It is not safe for
+// concurrent use.
+type FrameReader struct {
 	lines lineReader
 	data  []byte
 	err   error
 }
 
-func newFrameReader(r io.Reader) *frameReader {
-	return &frameReader{lines: lineReader{r: r, buf: make([]byte, 32<<10)}}
+// NewFrameReader returns a reader of the frames of r.
+func NewFrameReader(r io.Reader) *FrameReader {
+	return &FrameReader{lines: lineReader{r: r, buf: make([]byte, 32<<10)}}
 }
 
-// next returns the next frame with a data field. After an error it returns
+// Next returns the next frame with a data field. After an error it returns
 // that error again; a frame that was begun is returned before its error.
-func (f *frameReader) next() (frame, error) {
+func (f *FrameReader) Next() (Frame, error) {
 	f.data = f.data[:0]
 	fields := 0
 	for f.err == nil {
@@ -44,7 +47,7 @@ func (f *frameReader) next() (frame, error) {
 		f.err = err
 		if whole && len(line) == 0 {
 			if fields > 0 {
-				return frame{data: f.data}, nil
+				return Frame{Data: f.data}, nil
 			}
 			continue
 		}
@@ -56,18 +59,18 @@ func (f *frameReader) next() (frame, error) {
 			f.data = append(f.data, '\n')
 		}
 		fields++
-		if f.data = append(f.data, value...); len(f.data) > maxLine {
-			f.err = errLineTooLong
-			return frame{}, f.err
+		if f.data = append(f.data, value...); len(f.data) > MaxLine {
+			f.err = ErrLineTooLong
+			return Frame{}, f.err
 		}
 		if !whole {
-			return frame{data: f.data, cut: true}, nil
+			return Frame{Data: f.data, Cut: true}, nil
 		}
 	}
-	if fields > 0 && !errors.Is(f.err, errLineTooLong) {
-		return frame{data: f.data}, nil
+	if fields > 0 && !errors.Is(f.err, ErrLineTooLong) {
+		return Frame{Data: f.data}, nil
 	}
-	return frame{}, f.err
+	return Frame{}, f.err
 }
 
 func dataField(line []byte) (value []byte, ok bool) {
@@ -114,8 +117,8 @@ func (l *lineReader) next() (line []byte, whole bool, err error) {
 		if end >= 0 {
 			part = l.rest[:end]
 		}
-		if len(l.line)+len(part) > maxLine {
-			l.err = errLineTooLong
+		if len(l.line)+len(part) > MaxLine {
+			l.err = ErrLineTooLong
 			return nil, false, l.err
 		}
 		l.line = append(l.line, part...)

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"fmt"
@@ -16,7 +16,9 @@ const maxHeader = 256 << 10
 // the first call after a network has gone waits for the limit on the first byte.
 const deadConnection = 15 * time.Second
 
-func ownTransport() *http.Transport {
+// OwnTransport returns a transport for many long streams to one host. Whoever
+// has it closes its idle connections.
+func OwnTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		ForceAttemptHTTP2:      true,
@@ -30,9 +32,9 @@ func ownTransport() *http.Transport {
 	}
 }
 
-// client returns a client that sends through base and adds credentials below
+// Client returns a client that sends through base and adds credentials below
 // everything that sees a request.
-func client(base http.Client, authorize func(http.Header)) *http.Client {
+func Client(base http.Client, authorize func(http.Header)) *http.Client {
 	if base.Transport == nil {
 		base.Transport = http.DefaultTransport
 	}
@@ -43,13 +45,15 @@ func client(base http.Client, authorize func(http.Header)) *http.Client {
 	return &base
 }
 
-// panicError is a panic in the transport.
-type panicError struct {
+// PanicError is a panic in the transport.
+type PanicError struct {
 	value any
-	stack []byte
+	// Stack is where it happened.
+	Stack []byte
 }
 
-func (p *panicError) Error() string { return fmt.Sprintf("the HTTP client panicked: %v", p.value) }
+// Error may hold a credential: it is cleaned before it is shown.
+func (p *PanicError) Error() string { return fmt.Sprintf("the HTTP client panicked: %v", p.value) }
 
 // guard adds credentials and turns panics into errors: what a transport says in
 // a panic may be the request, with its key.
@@ -78,6 +82,6 @@ func (b guardedBody) Read(p []byte) (n int, err error) {
 
 func recovered(err *error) {
 	if v := recover(); v != nil {
-		*err = &panicError{value: v, stack: debug.Stack()}
+		*err = &PanicError{value: v, Stack: debug.Stack()}
 	}
 }

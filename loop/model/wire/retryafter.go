@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"net/http"
@@ -11,12 +11,12 @@ import (
 // that asks for more is out of order for the day.
 const MaxRetryAfter = time.Hour
 
-// retryAfter is how long the header of a refusal asks to wait, 0 if it does
+// RetryAfter is how long the header of a refusal asks to wait, 0 if it does
 // not say or says something else. In order of trust: retry-after-ms;
 // Retry-After in seconds or as a date, which is read against the provider's own
 // clock if the answer tells it; and the reset of a limit that is used up, for a
 // status that speaks of limits and in a form that has only one meaning.
-func retryAfter(status int, h http.Header, now time.Time) time.Duration {
+func RetryAfter(status int, h http.Header, now time.Time) time.Duration {
 	if date, err := http.ParseTime(h.Get("Date")); err == nil {
 		now = date
 	}

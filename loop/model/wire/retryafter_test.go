@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"net/http"
@@ -69,7 +69,7 @@ func TestHowLongAProviderAsksToWait(t *testing.T) {
 			if status == 0 {
 				status = http.StatusTooManyRequests
 			}
-			if got := retryAfter(status, h, now); got != tt.want {
+			if got := RetryAfter(status, h, now); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package openai
+package wire
 
 import (
 	"context"
@@ -13,14 +13,19 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
+// maxErrorText is the length of a shown message, in bytes.
+const maxErrorText = 500
+
 // minSecret is the length from which a value in the base URL's query may be a
 // secret: a version is shorter, and its digits are in every text.
 const minSecret = 6
 
-// redactor returns a function that takes the credentials of a provider out of
-// a text. They live in it and in what signs requests, and in no struct, so that
+// Redact takes the credentials of a provider out of a text. They live in it and in what signs requests, and in no struct, so that
 // neither a %+v nor a panic can print them.
-func redactor(apiKey string, base *url.URL) func(string) string {
+type Redact func(string) string
+
+// NewRedact returns one for a key, "" for none, and the URL of a provider.
+func NewRedact(apiKey string, base *url.URL) Redact {
 	var pairs []string
 	hide := func(secret, with string) {
 		if secret != "" {
@@ -44,9 +49,9 @@ func redactor(apiKey string, base *url.URL) func(string) string {
 	}
 }
 
-// poster returns a function that makes the request of a call. It holds the
+// Poster returns a function that makes the request of a call. It holds the
 // URL, whose query may have a key.
-func poster(u *url.URL) func(context.Context, string) *http.Request {
+func Poster(u *url.URL) func(context.Context, string) *http.Request {
 	return func(ctx context.Context, body string) *http.Request {
 		again := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 		first, _ := again() // never fails
@@ -58,13 +63,10 @@ func poster(u *url.URL) func(context.Context, string) *http.Request {
 	}
 }
 
-// authorizer returns a function that adds the key to the header of a request.
-func authorizer(apiKey string) func(http.Header) {
-	return func(h http.Header) {
-		if apiKey != "" {
-			h.Set("Authorization", "Bearer "+apiKey)
-		}
-	}
+// ValidKey reports whether a header can carry an API key: what is no visible
+// ASCII would be lost or refused there.
+func ValidKey(apiKey string) bool {
+	return !strings.ContainsFunc(apiKey, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // keyShaped is what many providers' keys look like. A provider that calls
@@ -74,8 +76,8 @@ var keyShaped = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{8,}\b`)
 // userInfo is the user and password of a URL: that of a proxy stands in errors.
 var userInfo = regexp.MustCompile(`://[^/@\s]+@`)
 
-// withoutURL takes the URL out of net/http's error.
-func withoutURL(err error) error {
+// WithoutURL takes the URL out of net/http's error.
+func WithoutURL(err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		return ue.Err
@@ -83,12 +85,12 @@ func withoutURL(err error) error {
 	return err
 }
 
-// clean makes a provider's text fit to store and to show: one line of valid
+// Clean makes a provider's text fit to store and to show: one line of valid
 // text, shortened, without the key and without what looks like one.
-func (m *Model) clean(text string) string {
+func (r Redact) Clean(text string) string {
 	text, _ = event.CleanText(text)
-	text = strings.Join(strings.FieldsFunc(m.redact(text), func(r rune) bool {
-		return unicode.IsSpace(r) || unicode.IsControl(r)
+	text = strings.Join(strings.FieldsFunc(r(text), func(c rune) bool {
+		return unicode.IsSpace(c) || unicode.IsControl(c)
 	}), " ")
 	return event.Shorten(text, maxErrorText)
 }
@@ -100,12 +102,13 @@ type cause struct {
 	is   func(error) bool
 }
 
-// cause returns err as it may be logged.
-func (m *Model) cause(err error) error {
+// Cause returns err as it may be logged, nil for nil. It matches what err
+// matches.
+func (r Redact) Cause(err error) error {
 	if err == nil {
 		return nil
 	}
-	return cause{text: m.clean(err.Error()), is: func(target error) bool { return errors.Is(err, target) }}
+	return cause{text: r.Clean(err.Error()), is: func(target error) bool { return errors.Is(err, target) }}
 }
 
 func (c cause) Error() string { return c.text }

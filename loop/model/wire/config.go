@@ -1,0 +1,34 @@
+package wire
+
+import (
+	"errors"
+	"net/url"
+	"time"
+)
+
+// ParseURL reads the base URL of a provider. Its errors repeat nothing of text.
+func ParseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		// The parser's error repeats the whole text, and with it any password.
+		return nil, errors.New("not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("must begin with http:// or https:// and name a host")
+	case u.User != nil:
+		return nil, errors.New("must not hold a user or password, use the API key")
+	}
+	return u, nil
+}
+
+// Limit turns a configured timeout into a limit: 0 into the default, and a
+// negative one into 0, which is none.
+func Limit(d, byDefault time.Duration) time.Duration {
+	switch {
+	case d == 0:
+		return byDefault
+	case d < 0:
+		return 0
+	}
+	return d
+}
