@@ -136,8 +136,9 @@ func TestAStopWithoutTimeLeavesRunsToOthersAtOnce(t *testing.T) {
 	if err := first.Stop(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("stop says %v, want that its context ended", err)
 	}
-	if r := p.Run(t, j); r.Status != loop.RunRunning {
-		t.Fatalf("run is %s, want running: it was cut off", r.Status)
+	// It was cut off, or just managed to hand the run back.
+	if r := p.Run(t, j); r.Status != loop.RunRunning && r.Status != loop.RunQueued {
+		t.Fatalf("run is %s, want running or queued", r.Status)
 	}
 	p.work(t)
 	checkEnd(t, p, j)
