@@ -64,8 +64,10 @@ const (
 // projections, field by field; it asks the transition table whether each event
 // was allowed where it stands, and looks for holes in the seqs. It computes the
 // hashes of the ledger again, and asks of each tool call that was started
-// whether the hooks let it through. All is read in one snapshot, which vacuum has to keep until Verify returns. It holds one
-// session in memory at a time.
+// whether the hooks let it through, and of each that people approved whether it
+// ran with the arguments that they were shown. All is read in one snapshot,
+// which vacuum has to keep until Verify returns. It holds one session in memory
+// at a time.
 func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 	var report Report
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}

@@ -285,68 +285,6 @@ type ToolResult struct {
 // TurnCompleted closes a turn whose calls all have results.
 type TurnCompleted struct{}
 
-// RunCancelRequested asks the run to stop; the terminal event follows.
-type RunCancelRequested struct {
-	Reason    string `json:"reason,omitempty"`
-	Sanitized bool   `json:"sanitized,omitempty"`
-}
-
-// LedgerMark is where the session's ledger stood at the end of a run, the
-// decisions that ended it included: the log vouches for the ledger. It is empty
-// if no hook was ever asked in the session.
-type LedgerMark struct {
-	LedgerSeq int64 `json:"ledger_seq,omitempty"`
-	// LedgerHead is the row hash of that row, in hex.
-	LedgerHead string `json:"ledger_head,omitempty"`
-}
-
-// RunCompleted ends a run that answered.
-type RunCompleted struct {
-	LedgerMark
-	// Reason is the finish reason of the last answer.
-	Reason stream.FinishReason `json:"reason"`
-}
-
-// RunFailed ends a run that could not answer.
-type RunFailed struct {
-	LedgerMark
-	Reason FailReason `json:"reason"`
-	// Error is a sentence for people.
-	Error string `json:"error"`
-	// Code is the provider's own word and Status the HTTP status, if a model
-	// call failed.
-	Code      string `json:"code,omitempty"`
-	Status    int    `json:"status,omitempty"`
-	Sanitized bool   `json:"sanitized,omitempty"`
-}
-
-// FailReason is why a run failed.
-type FailReason string
-
-// The reasons of a failure.
-const (
-	// FailModel: the provider refused or broke the call.
-	FailModel FailReason = "model_error"
-	// FailIncomplete: the answer ended without a finish reason.
-	FailIncomplete FailReason = "model_incomplete"
-	// FailUnknownAgent: no agent of that name is configured on the worker.
-	FailUnknownAgent FailReason = "unknown_agent"
-	// FailBlocked: a hook refused the run or one of its model calls.
-	FailBlocked FailReason = "blocked"
-	// FailPoisoned: the run took too many workers down with it.
-	FailPoisoned FailReason = "poisoned"
-	// FailTurnLimit, FailRepeatedCalls and FailTimeout: a limit of the agent.
-	FailTurnLimit     FailReason = "turn_limit"
-	FailRepeatedCalls FailReason = "repeated_calls"
-	FailTimeout       FailReason = "timeout"
-)
-
-// RunCancelled ends a run that was cancelled.
-type RunCancelled struct {
-	LedgerMark
-	Reason string `json:"reason,omitempty"`
-}
-
 // EventType implements [Payload].
 func (RunCreated) EventType() Type { return TypeRunCreated }
 
@@ -394,15 +332,3 @@ func (ToolResult) EventType() Type { return TypeToolResult }
 
 // EventType implements [Payload].
 func (TurnCompleted) EventType() Type { return TypeTurnCompleted }
-
-// EventType implements [Payload].
-func (RunCancelRequested) EventType() Type { return TypeRunCancelRequested }
-
-// EventType implements [Payload].
-func (RunCompleted) EventType() Type { return TypeRunCompleted }
-
-// EventType implements [Payload].
-func (RunFailed) EventType() Type { return TypeRunFailed }
-
-// EventType implements [Payload].
-func (RunCancelled) EventType() Type { return TypeRunCancelled }
