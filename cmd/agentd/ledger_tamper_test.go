@@ -283,6 +283,7 @@ func findPython(t *testing.T) string {
 	path, err := exec.LookPath("python3")
 	if err != nil {
 		t.Run("Python", func(t *testing.T) {
+			t.Parallel()
 			t.Skip("NOT TESTED: python3 is not installed, so examples/verify-ledger is not run: ", err)
 		})
 		return ""
