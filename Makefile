@@ -53,9 +53,12 @@ chat: build ## Talk to the agentd that `make run` started
 test: need-go setup ## Run all tests under the race detector (PKG=./store/... TESTFLAGS='-run X')
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TEST_TIMEOUT) -p=$(TEST_P) $(TESTFLAGS) $(PKG)
 
+FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
+FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds
+
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	go test -count=1 -timeout=$(TEST_TIMEOUT) -run 'TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame' -v ./cmd/agentd
+	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd
 
 FUZZTIME ?= 1m
 

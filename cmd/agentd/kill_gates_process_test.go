@@ -20,10 +20,10 @@ import (
 
 // gateKills is how often a process is killed at each gate.
 func gateKills() int {
-	if testing.Short() {
-		return 3
+	if fullSize() {
+		return 6
 	}
-	return 6
+	return 3
 }
 
 // newWitnessed is a fleet whose hooks write down what they are asked. The tool

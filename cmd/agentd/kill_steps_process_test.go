@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,11 +14,18 @@ import (
 
 // kills is how often a process is killed in each kind of step.
 func kills() int {
-	if testing.Short() {
+	switch {
+	case fullSize():
+		return 20
+	case testing.Short():
 		return 3
 	}
-	return 20
+	return 6
 }
+
+// fullSize reports whether tests are to be as large as they are meant, which
+// takes longer than there is time for each time: `make test-full-size`.
+func fullSize() bool { return os.Getenv("AGENTD_FULL_SIZE") != "" }
 
 // killPoint is when a process is killed.
 type killPoint struct {
