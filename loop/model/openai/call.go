@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/wire"
@@ -48,24 +45,24 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 	defer silence.End()
 
 	start := time.Now()
-	silence.Limit(c.model.firstByte, wire.ErrFirstByte)
-	resp, err := c.send(ctx, p)
+	silence.Limit(c.model.endpoint.FirstByte, wire.ErrFirstByte)
+	resp, err := c.model.endpoint.Send(ctx, p)
 	silence.End()
 	if err != nil {
-		return c.failure(ctx, err)
+		return c.model.endpoint.Failure(ctx, c.status, err)
 	}
 	defer resp.Body.Close()
-	left := c.model.firstByte - time.Since(start)
+	left := c.model.endpoint.FirstByte - time.Since(start)
 	c.status, c.contentType = resp.StatusCode, resp.Header.Get("Content-Type")
 	if c.received != nil {
-		if err := c.received(caller, c.model.providerResponse(resp)); err != nil {
+		if err := c.received(caller, c.model.endpoint.Response(resp)); err != nil {
 			return err
 		}
 	}
-	if c.model.firstByte > 0 {
+	if c.model.endpoint.FirstByte > 0 {
 		silence.Limit(max(left, time.Millisecond), wire.ErrFirstByte)
 	}
-	reader := &wire.WatchedReader{R: resp.Body, Silence: silence, Idle: c.model.idle}
+	reader := &wire.WatchedReader{R: resp.Body, Silence: silence, Idle: c.model.endpoint.Idle}
 	if resp.StatusCode == http.StatusOK {
 		return c.read(ctx, reader)
 	}
@@ -77,57 +74,6 @@ func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRe
 		return err
 	}
 	return me
-}
-
-// send sends p with nothing added but what the transport needs, which is below
-// it: credentials too.
-func (c *call) send(ctx context.Context, p loop.ProviderRequest) (*http.Response, error) {
-	r := c.model.post(ctx, p.Body)
-	r.Header.Set("User-Agent", "") // without it net/http would add one
-	for _, h := range p.Headers {
-		r.Header.Set(h.Name, h.Value)
-	}
-	return c.model.client.Do(r)
-}
-
-// providerResponse is what a caller may see of the beginning of an answer.
-func (m *Model) providerResponse(resp *http.Response) loop.ProviderResponse {
-	p := loop.ProviderResponse{Status: resp.StatusCode}
-	for name, values := range resp.Header {
-		if name != "Set-Cookie" {
-			p.Headers = append(p.Headers, hooks.Header{Name: name, Value: m.redact(strings.Join(values, ", "))})
-		}
-	}
-	slices.SortFunc(p.Headers, func(a, b hooks.Header) int { return strings.Compare(a.Name, b.Name) })
-	return p
-}
-
-// failure says why nothing came: because the caller cancelled, because of
-// silence, or because of the network.
-func (c *call) failure(ctx context.Context, err error) error {
-	m := c.model
-	silent := func(code, message string, limit time.Duration) error {
-		return &loop.ModelError{Status: c.status, Code: code, Message: message + limit.String(), Retryable: true, Err: context.Cause(ctx)}
-	}
-	switch cause := context.Cause(ctx); {
-	case errors.Is(cause, wire.ErrFirstByte):
-		return silent("first_byte_timeout", "the provider sent nothing for ", m.firstByte)
-	case errors.Is(cause, wire.ErrIdle):
-		return silent("idle_timeout", "the provider went silent for ", m.idle)
-	case errors.Is(cause, wire.ErrNoData):
-		return silent("data_timeout", "the provider sent nothing but keep-alives for ", m.data)
-	case ctx.Err() != nil:
-		return ctx.Err()
-	}
-	err = wire.WithoutURL(err)
-	var p *wire.PanicError
-	if errors.As(err, &p) {
-		m.log.Error("the HTTP client panicked", "panic", m.redact.Clean(p.Error()), "stack", m.redact(string(p.Stack)))
-		return &loop.ModelError{Status: c.status, Code: "client_panic", Message: "the HTTP client broke off: internal error", Err: m.redact.Cause(err)}
-	}
-	return &loop.ModelError{
-		Code: "network_error", Message: "call the provider: " + m.redact.Clean(err.Error()), Retryable: true, Err: m.redact.Cause(err),
-	}
 }
 
 // outcome names how the call ended, for the log.

@@ -77,7 +77,7 @@ func (e wireError) code() string {
 // modelError makes what the loop stores. status is the HTTP status, 200 for
 // an error inside a stream.
 func (m *Model) modelError(e wireError, status int) *loop.ModelError {
-	message := m.redact.Clean(string(e.Message))
+	message := m.endpoint.Redact.Clean(string(e.Message))
 	if message == "" {
 		message = "the provider reported an error"
 		if status != http.StatusOK {
@@ -87,7 +87,7 @@ func (m *Model) modelError(e wireError, status int) *loop.ModelError {
 			message += ": redirects are not followed, check that OPENAI_BASE_URL is right"
 		}
 	}
-	return &loop.ModelError{Status: status, Code: m.redact.Clean(e.words()), Message: message, Retryable: e.retryable(status)}
+	return &loop.ModelError{Status: status, Code: m.endpoint.Redact.Clean(e.words()), Message: message, Retryable: e.retryable(status)}
 }
 
 var (

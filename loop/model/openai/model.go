@@ -61,14 +61,7 @@ type Config struct {
 // Model is a [loop.ProviderModel] over one provider. It is safe for concurrent
 // use.
 type Model struct {
-	post      func(ctx context.Context, body string) *http.Request
-	client    *http.Client
-	release   func()
-	redact    wire.Redact
-	log       *slog.Logger
-	firstByte time.Duration
-	idle      time.Duration
-	data      time.Duration
+	endpoint  *wire.Endpoint
 	maxTokens int
 	quirks    Quirks
 	names     wire.NameRule
@@ -92,28 +85,16 @@ func New(cfg Config) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
-	m := &Model{
-		post:      wire.Poster(u.JoinPath("chat/completions")),
-		release:   func() {},
-		redact:    wire.NewRedact(cfg.APIKey, u),
-		log:       cfg.Logger,
-		firstByte: wire.Limit(cfg.FirstByteTimeout, DefaultTimeout),
-		idle:      wire.Limit(cfg.IdleTimeout, DefaultTimeout),
-		data:      wire.Limit(cfg.DataTimeout, DefaultDataTimeout),
-		maxTokens: cfg.MaxTokens,
-		quirks:    cfg.Quirks,
-		names:     names,
-	}
-	base := cfg.HTTPClient
-	if base == nil {
-		transport := wire.OwnTransport()
-		base, m.release = &http.Client{Transport: transport}, transport.CloseIdleConnections
-	}
-	m.client = wire.Client(*base, authorizer(cfg.APIKey))
-	if m.log == nil {
-		m.log = slog.New(slog.DiscardHandler)
-	}
-	return m, nil
+	return &Model{
+		endpoint: wire.NewEndpoint(wire.Settings{
+			URL: u.JoinPath("chat/completions"), APIKey: cfg.APIKey, Authorize: authorizer(cfg.APIKey),
+			HTTPClient: cfg.HTTPClient, Logger: cfg.Logger,
+			FirstByte: wire.Limit(cfg.FirstByteTimeout, DefaultTimeout),
+			Idle:      wire.Limit(cfg.IdleTimeout, DefaultTimeout),
+			Data:      wire.Limit(cfg.DataTimeout, DefaultDataTimeout),
+		}),
+		maxTokens: cfg.MaxTokens, quirks: cfg.Quirks, names: names,
+	}, nil
 }
 
 // authorizer returns a function that adds the key to the header of a request.
@@ -127,7 +108,7 @@ func authorizer(apiKey string) func(http.Header) {
 
 // Close releases the idle connections of the model's own client. Calls under
 // way are not touched. It does nothing for a client that was passed in.
-func (m *Model) Close() { m.release() }
+func (m *Model) Close() { m.endpoint.Close() }
 
 // Stream makes one call, as [Model.Send] does with what [Model.Request] gives.
 func (m *Model) Stream(ctx context.Context, req loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
@@ -155,7 +136,7 @@ func (m *Model) Send(
 		c := &call{model: m, received: received, yield: yield}
 		start := time.Now()
 		err := c.run(ctx, req, p)
-		m.log.LogAttrs(ctx, slog.LevelDebug, "model call ended",
+		m.endpoint.Log.LogAttrs(ctx, slog.LevelDebug, "model call ended",
 			slog.String("session", req.SessionID), slog.String("run", req.RunID),
 			slog.Int("turn", req.Turn), slog.Int("attempt", req.Attempt),
 			slog.String("model", req.Model), slog.Int("status", c.status),

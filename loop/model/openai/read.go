@@ -27,7 +27,7 @@ func (c *call) read(ctx context.Context, body *wire.WatchedReader) error {
 	frames := wire.NewFrameReader(io.TeeReader(body, &c.head))
 	var whole time.Time // when the answer was
 	for {
-		wait, cause := c.model.data, wire.ErrNoData
+		wait, cause := c.model.endpoint.Data, wire.ErrNoData
 		if c.acc.finishReason != "" {
 			if whole.IsZero() {
 				whole = time.Now()
@@ -114,7 +114,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case errors.Is(err, wire.ErrLineTooLong):
 		return &loop.ModelError{Status: c.status, Code: "line_too_long", Message: err.Error(), Err: err}
 	case ctx.Err() != nil, errors.As(err, &p):
-		return c.failure(ctx, err)
+		return c.model.endpoint.Failure(ctx, c.status, err)
 	}
 	c.lost = err
 	return nil
@@ -127,7 +127,7 @@ func (c *call) finish() error {
 	case err != nil:
 		return c.malformed(err.Error(), nil)
 	case brokeOff(finish.Raw):
-		word := c.model.redact.Clean(finish.Raw)
+		word := c.model.endpoint.Redact.Clean(finish.Raw)
 		return &loop.ModelError{Status: c.status, Code: word, Message: "the provider broke its answer off (finish reason: " + word + ")", Retryable: true}
 	case finish.Raw == "" && c.acc.empty():
 		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
@@ -149,5 +149,5 @@ func (c *call) say(chunks []stream.Chunk) bool {
 }
 
 func (c *call) malformed(problem string, err error) *loop.ModelError {
-	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: c.model.redact.Cause(err)}
+	return &loop.ModelError{Status: http.StatusOK, Code: "malformed_stream", Message: problem, Retryable: true, Err: c.model.endpoint.Redact.Cause(err)}
 }

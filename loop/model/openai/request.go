@@ -74,7 +74,7 @@ func (m *Model) Request(req loop.ModelRequest) (loop.ProviderRequest, error) {
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(out); err != nil {
 		return loop.ProviderRequest{}, &loop.ModelError{
-			Code: "invalid_request", Message: "the request cannot be written as JSON", Err: m.redact.Cause(err),
+			Code: "invalid_request", Message: "the request cannot be written as JSON", Err: m.endpoint.Redact.Cause(err),
 		}
 	}
 	return loop.ProviderRequest{

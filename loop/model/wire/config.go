@@ -18,6 +18,9 @@ func ParseURL(text string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, errors.New("must not hold a user or password, use the API key")
 	}
+	if u.Path == "" {
+		u.Path = "/" // JoinPath would make a path without a beginning, which servers refuse
+	}
 	return u, nil
 }
 

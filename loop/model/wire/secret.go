@@ -49,9 +49,9 @@ func NewRedact(apiKey string, base *url.URL) Redact {
 	}
 }
 
-// Poster returns a function that makes the request of a call. It holds the
+// poster returns a function that makes the request of a call. It holds the
 // URL, whose query may have a key.
-func Poster(u *url.URL) func(context.Context, string) *http.Request {
+func poster(u *url.URL) func(context.Context, string) *http.Request {
 	return func(ctx context.Context, body string) *http.Request {
 		again := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(body)), nil }
 		first, _ := again() // never fails
@@ -76,8 +76,8 @@ var keyShaped = regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{8,}\b`)
 // userInfo is the user and password of a URL: that of a proxy stands in errors.
 var userInfo = regexp.MustCompile(`://[^/@\s]+@`)
 
-// WithoutURL takes the URL out of net/http's error.
-func WithoutURL(err error) error {
+// withoutURL takes the URL out of net/http's error.
+func withoutURL(err error) error {
 	var ue *url.Error
 	if errors.As(err, &ue) {
 		return ue.Err

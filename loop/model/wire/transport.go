@@ -16,9 +16,9 @@ const maxHeader = 256 << 10
 // the first call after a network has gone waits for the limit on the first byte.
 const deadConnection = 15 * time.Second
 
-// OwnTransport returns a transport for many long streams to one host. Whoever
+// ownTransport returns a transport for many long streams to one host. Whoever
 // has it closes its idle connections.
-func OwnTransport() *http.Transport {
+func ownTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		ForceAttemptHTTP2:      true,
@@ -32,9 +32,9 @@ func OwnTransport() *http.Transport {
 	}
 }
 
-// Client returns a client that sends through base and adds credentials below
+// client returns a client that sends through base and adds credentials below
 // everything that sees a request.
-func Client(base http.Client, authorize func(http.Header)) *http.Client {
+func client(base http.Client, authorize func(http.Header)) *http.Client {
 	if base.Transport == nil {
 		base.Transport = http.DefaultTransport
 	}
@@ -48,8 +48,7 @@ func Client(base http.Client, authorize func(http.Header)) *http.Client {
 // PanicError is a panic in the transport.
 type PanicError struct {
 	value any
-	// Stack is where it happened.
-	Stack []byte
+	stack []byte
 }
 
 // Error may hold a credential: it is cleaned before it is shown.
@@ -82,6 +81,6 @@ func (b guardedBody) Read(p []byte) (n int, err error) {
 
 func recovered(err *error) {
 	if v := recover(); v != nil {
-		*err = &PanicError{value: v, Stack: debug.Stack()}
+		*err = &PanicError{value: v, stack: debug.Stack()}
 	}
 }
