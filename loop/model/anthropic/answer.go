@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -187,7 +189,7 @@ func (a *answer) problem() error {
 // finish is how the answer ended, and what is left to say before.
 func (a *answer) finish() []stream.Chunk {
 	var out []stream.Chunk
-	for index := range a.open {
+	for _, index := range slices.Sorted(maps.Keys(a.open)) {
 		out = append(out, a.end(index)...)
 	}
 	reason := finishReason(a.stopReason)

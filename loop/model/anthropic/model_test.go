@@ -166,6 +166,7 @@ func streams(t *testing.T) map[string]struct{ body, want string } {
 		"Window":       {begun + ending("model_context_window_exceeded"), "finish: length (model_context_window_exceeded) 15/7"},
 		"NoReason":     {opening(0, `{"type":"text","text":"a"}`) + event(`{"type":"message_start"}`) + "data: [DONE]\n\n" + event(`{"type":"message_stop"}`), "text/1: a\nfinish: unknown () 0/0"},
 		"NullError":    {event(`{"error":null}`) + opening(0, `{"type":"text","text":"a"}`) + ending("end_turn"), "text/1: a\nfinish: stop (end_turn) 0/7"},
+		"CutInAFrame":  {begun + delta(0, `{"type":"text_delta","text":"Hi"}`) + `data: {"type":"content_block_del`, "text/1: Hi\n"},
 		"OnlyPings":    {": ping\n\nevent: ping\n\n" + event(`{"type":"ping"}`), ""},
 		"LongLine": {
 			begun + opening(0, `{"type":"text","text":""}`) + delta(0, `{"type":"text_delta","text":"`+strings.Repeat("x", 300<<10)+`"}`) + ending("end_turn"),
