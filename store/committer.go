@@ -27,10 +27,11 @@ const (
 	// works ends long statements by itself.
 	commitTimeout = 40 * time.Second
 	// courtesy is how long the deltas of a session wait for somebody who was
-	// refused there: as long as it takes to read where the session stands and to
-	// plan again. Behind a stream that is faster than that, a cancel would never
-	// come through.
-	courtesy = 20 * time.Millisecond
+	// refused there and has to read where the session stands and to plan again.
+	// Behind a stream that is faster than that, a cancel would never come
+	// through. They wait no longer than it takes, and all of it only for somebody
+	// who gave up.
+	courtesy = 200 * time.Millisecond
 )
 
 // committer gathers requests into groups and commits one group at a time. What
