@@ -35,7 +35,9 @@ ON CONFLICT DO NOTHING
 RETURNING id`
 
 // The compare-and-set locks first, in order of id: the order of an array in an
-// UPDATE's FROM is not the order of its locks, and groups deadlocked. Both
+// UPDATE's FROM is not the order of its locks, and groups deadlocked. What was
+// locked is a hashed set, which IS TRUE makes of it: as a join it becomes a
+// nested loop, which compares every row of a group with every lock. Both
 // variants return every session that was locked, and again with true when it
 // was set.
 const (
@@ -59,8 +61,8 @@ WITH l AS MATERIALIZED (
 		$10::bigint[], $11::bytea[], $12::bigint[], $13::bytea[])
 		AS c (id, append_id, tenant_id, expected, epoch, last_seq, run_epoch, updated_at, deleted_at,
 		ledger_from, ledger_prev, ledger_seq, ledger_head)
-	JOIN l ON l.id = c.id
-	WHERE s.id = c.id AND s.tenant_id = c.tenant_id AND s.last_seq = c.expected AND (c.epoch = 0 OR s.run_epoch = c.epoch)
+	WHERE (c.id IN (SELECT id FROM l)) IS TRUE
+		AND s.id = c.id AND s.tenant_id = c.tenant_id AND s.last_seq = c.expected AND (c.epoch = 0 OR s.run_epoch = c.epoch)
 		AND (c.ledger_from IS NULL OR c.ledger_from = s.ledger_seq AND c.ledger_prev = coalesce(s.ledger_head, '` + zeroBytea + `'))
 	RETURNING s.id
 )

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// The compare-and-set compares each row of a group with each lock, and a
-	// larger group saves no more round trips worth speaking of.
-	maxGroup      = 128
+	// A larger group saves no more round trips worth speaking of, and keeps those
+	// in it waiting for longer.
+	maxGroup      = 512
 	maxGroupBytes = 4 << 20
 	// maxFailures bounds how often an append meets a broken database before its
 	// caller is told; the pauses between add up to some seconds.
@@ -54,6 +54,7 @@ type committer struct {
 	// These belong to the goroutine that commits.
 	conn       ownConn
 	lastCommit time.Time
+	took       time.Duration // the last commit
 	backoff    time.Duration
 
 	aside *aside
@@ -128,8 +129,10 @@ func (c *committer) run(ctx context.Context) {
 		case over:
 			return
 		case len(group) > 0:
+			began := time.Now()
 			c.commit(ctx, group)
 			c.lastCommit = time.Now()
+			c.took = c.lastCommit.Sub(began)
 			continue
 		case wait > 0:
 			timer.Reset(wait)
@@ -154,7 +157,9 @@ func (c *committer) next(now time.Time) (group []*request, wait time.Duration, o
 		return nil, 0, !c.accepting && len(c.alone) == 0
 	}
 	maps.DeleteFunc(c.refused, func(_ pgtype.UUID, until time.Time) bool { return !c.accepting || !now.Before(until) })
-	due := c.lastCommit.Add(c.window)
+	// Where commits are quick, waiting for company saves little: then deltas
+	// wait no longer than the last commit took.
+	due := c.lastCommit.Add(min(c.window, c.took))
 	if c.accepting && now.Before(due) && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
 		return nil, due.Sub(now), false
 	}

@@ -96,24 +96,27 @@ func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
 	for name, test := range map[string]struct {
 		queue string
 		since time.Duration // the last commit
+		took  time.Duration // the last commit
 		wait  time.Duration
 	}{
-		"FirstAfterAPauseGoesAtOnce":     {"a", time.Hour, 0},
-		"SecondWaitsForTheRest":          {"a", 2 * time.Millisecond, 3 * time.Millisecond},
-		"SomethingElseEndsTheWait":       {"abC", time.Millisecond, 0},
-		"SomethingElseAloneDoesNotWait":  {"C", 0, 0},
-		"AtTheEndOfTheWindowTheyGo":      {"ab", maxCommitWindow, 0},
-		"AfterACommitTheWholeWindowLies": {"ab", 0, maxCommitWindow},
+		"FirstAfterAPauseGoesAtOnce":     {"a", time.Hour, time.Second, 0},
+		"SecondWaitsForTheRest":          {"a", 2 * time.Millisecond, time.Second, 3 * time.Millisecond},
+		"SomethingElseEndsTheWait":       {"abC", time.Millisecond, time.Second, 0},
+		"SomethingElseAloneDoesNotWait":  {"C", 0, time.Second, 0},
+		"AtTheEndOfTheWindowTheyGo":      {"ab", maxCommitWindow, time.Second, 0},
+		"AfterACommitTheWholeWindowLies": {"ab", 0, time.Second, maxCommitWindow},
+		"AQuickCommitIsNotWaitedForLong": {"ab", time.Millisecond, 3 * time.Millisecond, 2 * time.Millisecond},
+		"AsLongAsItTook":                 {"ab", 3 * time.Millisecond, 3 * time.Millisecond, 0},
 	} {
 		c := waiting(test.queue)
-		c.lastCommit = now.Add(-test.since)
+		c.lastCommit, c.took = now.Add(-test.since), test.took
 		group, wait, _ := c.next(now)
 		if wait != test.wait || (len(group) > 0) != (test.wait == 0) {
 			t.Errorf("%s: group %q, wait %v; want %v", name, sessionsOf(group), wait, test.wait)
 		}
 	}
 	c := waiting("a")
-	c.lastCommit, c.accepting = now, false
+	c.lastCommit, c.took, c.accepting = now, time.Second, false
 	if group, wait, _ := c.next(now); len(group) != 1 || wait != 0 {
 		t.Errorf("stopping: wait %v; want none", wait)
 	}
