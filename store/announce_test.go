@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -48,6 +49,35 @@ func TestNotifierThatFailsSaysSo(t *testing.T) {
 	if !strings.Contains(log.String(), "notification not sent") || len(n.pending.heads) > 0 {
 		t.Errorf("log %q, %d pending", log.String(), len(n.pending.heads))
 	}
+}
+
+func TestNotificationsKeepADistanceUnlessThereAreJobs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newNotifier(nil, "me", slog.New(slog.DiscardHandler))
+		waits := func(c committed) time.Duration {
+			began := time.Now()
+			n.add([]committed{c})
+			if !n.await(t.Context(), time.After(notifyEvery)) {
+				t.Error("nothing is to be sent")
+			}
+			n.pending = announcement{}
+			return time.Since(began)
+		}
+		events := newFakeLog(0).write(1)
+		if got := waits(events); got != notifyEvery {
+			t.Errorf("events wait %v after the last notification; want %v", got, notifyEvery)
+		}
+		events.jobs = []loop.Job{{}}
+		if got := waits(events); got != 0 {
+			t.Errorf("a job waits %v", got)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if n.await(ctx, nil) {
+			t.Error("it goes on after its end")
+		}
+	})
 }
 
 func TestListenerPassesOverItsOwnWordsAndNonsense(t *testing.T) {

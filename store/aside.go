@@ -36,7 +36,7 @@ func (a *aside) take(ctx context.Context, requests ...*request) {
 			c.mu.Lock()
 			delete(c.alone, r.sessionID)
 			c.mu.Unlock()
-			c.signal()
+			nudge(c.wake)
 		})
 	}
 }

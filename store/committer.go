@@ -83,7 +83,7 @@ func (c *committer) stop(ctx context.Context) error {
 	c.mu.Lock()
 	c.accepting = false
 	c.mu.Unlock()
-	c.signal()
+	nudge(c.wake)
 	defer c.cancel()
 	select {
 	case <-c.done:
@@ -102,14 +102,15 @@ func (c *committer) submit(r *request) error {
 		return errNotRunning
 	}
 	c.pending = append(c.pending, r)
-	c.signal()
+	nudge(c.wake)
 	return nil
 }
 
-func (c *committer) signal() {
+// nudge leaves a signal in ch, which has room for one.
+func nudge(ch chan<- struct{}) {
 	select {
-	case c.wake <- struct{}{}:
-	default: // somebody signalled and was not heard yet
+	case ch <- struct{}{}:
+	default: // there is one that was not heard yet
 	}
 }
 

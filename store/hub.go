@@ -154,12 +154,7 @@ func (h *hub) announced(sessionID string, head int64) {
 }
 
 // lookNow asks for a poll, when announcements may have been missed.
-func (h *hub) lookNow() {
-	select {
-	case h.look <- struct{}{}:
-	default:
-	}
-}
+func (h *hub) lookNow() { nudge(h.look) }
 
 // run polls until ctx ends: the floor under every kind of signal.
 func (h *hub) run(ctx context.Context) {
