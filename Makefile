@@ -77,7 +77,7 @@ bench-smoke: setup-run build build-bench ## Do all that `bench` does once and sm
 	@exec bin/bench --smoke --json= $(ARGS)
 
 .PHONY: profile
-profile: setup-run build-bench ## Write CPU, allocation, mutex and block profiles of 64 runs at once to bin/profile
+profile: setup-run build-bench ## Write CPU, allocation, mutex and block profiles of 64 runs at once, and of 256 streams, to bin/profile
 	@exec bin/bench profile $(ARGS)
 
 .PHONY: build-bench

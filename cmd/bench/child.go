@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -48,12 +49,13 @@ func (b *bench) startAgentd(ctx context.Context, database string, env []string, 
 }
 
 // startNode starts this program as a process with a paced model.
-func (b *bench) startNode(ctx context.Context, database string) (*child, error) {
+func (b *bench) startNode(ctx context.Context, database string, args ...string) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return startChild(ctx, startLimit, self, nil, "node", "--database-url="+database, "--every="+paceEvery.String())
+	args = append([]string{"node", "--database-url=" + database, "--every=" + paceEvery.String()}, args...)
+	return startChild(ctx, startLimit, self, nil, args...)
 }
 
 // startChild returns once the process serves. It is killed when ctx ends.
@@ -134,6 +136,21 @@ func (c *child) pid() int { return c.cmd.Process.Pid }
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.done
+}
+
+// leave asks it to end, and returns when it has.
+func (c *child) leave() error {
+	if err := c.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("end a process: %w", err)
+	}
+	limit := time.NewTimer(startLimit)
+	defer limit.Stop()
+	select {
+	case <-c.done:
+		return nil
+	case <-limit.C:
+		return fmt.Errorf("a process does not end%s", c.lastWords())
+	}
 }
 
 // client calls its API.

@@ -26,7 +26,7 @@ func main() {
 // cli is what a person may type; node is for this program alone.
 type cli struct {
 	Run     runCmd     `cmd:"" default:"withargs" help:"Measure, and print a table."`
-	Profile profileCmd `cmd:"" help:"Write profiles of the reference run."`
+	Profile profileCmd `cmd:"" help:"Write profiles of the reference run and of paced streams."`
 	Node    nodeCmd    `cmd:"" hidden:"" help:"Be a process of agentd whose model is paced."`
 }
 

@@ -143,10 +143,10 @@ func TestASignalEndsARun(t *testing.T) {
 func TestProfilesAreWritten(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "profile")
-	if code, _, said := runBench(t, "profile", "--dir="+dir, "--time=100ms", "--clients=4"); code != 0 {
+	if code, _, said := runBench(t, "profile", "--dir="+dir, "--time=100ms", "--clients=4", "--streams=4"); code != 0 {
 		t.Fatalf("code %d, said %q", code, said)
 	}
-	for _, name := range []string{"cpu.pprof", "allocs.pprof", "block.pprof", "mutex.pprof", "statements.txt"} {
+	for _, name := range []string{"cpu.pprof", "allocs.pprof", "block.pprof", "mutex.pprof", "statements.txt", "paced.pprof"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"runtime/pprof"
 	"time"
 )
 
@@ -15,6 +17,7 @@ import (
 type nodeCmd struct {
 	DatabaseURL string        `required:""`
 	Every       time.Duration `required:""`
+	CPUProfile  string
 }
 
 // Run serves until a signal comes.
@@ -36,6 +39,9 @@ func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	log.Info("serving", "url", "http://"+listener.Addr().String())
+	if err := cmd.profile(ctx); err != nil {
+		return err
+	}
 	<-ctx.Done()
 	close(stopping)
 	_ = server.Close() // the listener's error comes from Serve
@@ -43,4 +49,21 @@ func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	return nil
+}
+
+// profile writes where the CPU goes until ctx ends, if it is to.
+func (cmd nodeCmd) profile(ctx context.Context) error {
+	if cmd.CPUProfile == "" {
+		return nil
+	}
+	f, err := os.Create(cmd.CPUProfile)
+	if err != nil {
+		return err
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	<-ctx.Done()
+	pprof.StopCPUProfile()
+	return f.Close()
 }

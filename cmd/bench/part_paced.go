@@ -46,6 +46,16 @@ type listener struct {
 }
 
 func (b *bench) addPaced(ctx context.Context, part, item string, streams, clients int) error {
+	return b.paced(ctx, streams, clients, func(listening context.Context, node *child, listeners []*listener) error {
+		return b.window(ctx, listening, part, item, node, listeners)
+	})
+}
+
+// paced calls measure while a node streams, with what it needs to measure:
+// listening ends when a stream does.
+func (b *bench) paced(ctx context.Context, streams, clients int,
+	measure func(listening context.Context, node *child, listeners []*listener) error, nodeArgs ...string,
+) error {
 	_, url, err := b.pg.database(ctx)
 	if err != nil {
 		return err
@@ -54,7 +64,7 @@ func (b *bench) addPaced(ctx context.Context, part, item string, streams, client
 	if err != nil {
 		return err
 	}
-	node, err := b.startNode(ctx, url)
+	node, err := b.startNode(ctx, url, nodeArgs...)
 	if err != nil {
 		return err
 	}
@@ -82,7 +92,7 @@ func (b *bench) addPaced(ctx context.Context, part, item string, streams, client
 	if err := b.startStreams(ctx, node, sessions, listeners); err != nil {
 		return err
 	}
-	return b.window(ctx, listening, part, item, node, listeners)
+	return measure(listening, node, listeners)
 }
 
 // startStreams returns once everybody has heard something.

@@ -23,13 +23,14 @@ type profileCmd struct {
 	Dir     string        `default:"bin/profile" env:"PROFILE_DIR" help:"Write the profiles here."`
 	Time    time.Duration `default:"5s" env:"BENCH_TIME" help:"Length of one profile."`
 	Clients int           `default:"64" env:"PROFILE_CLIENTS" help:"Runs at once."`
+	Streams int           `default:"256" env:"PROFILE_STREAMS" help:"Paced streams at once."`
 }
 
 // Run plays the reference run once for each kind of profile: none of them makes
 // another one slower.
 func (cmd profileCmd) Run(ctx context.Context, streams *std) error {
-	if cmd.Time <= 0 || cmd.Clients < 1 {
-		return &usageError{fmt.Errorf("BENCH_TIME and PROFILE_CLIENTS have to be positive, and are %s and %d", cmd.Time, cmd.Clients)}
+	if cmd.Time <= 0 || cmd.Clients < 1 || cmd.Streams < 1 {
+		return &usageError{fmt.Errorf("BENCH_TIME, PROFILE_CLIENTS and PROFILE_STREAMS have to be positive, and are %s, %d and %d", cmd.Time, cmd.Clients, cmd.Streams)}
 	}
 	if err := os.MkdirAll(cmd.Dir, 0o755); err != nil {
 		return fmt.Errorf("make the directory of the profiles: %w", err)
@@ -42,19 +43,19 @@ func (cmd profileCmd) Run(ctx context.Context, streams *std) error {
 			return err
 		}
 		defer func() { err = errors.Join(err, pg.stop()) }()
-		p := &profiler{profileCmd: cmd, pg: pg, bench: &bench{sizes: fullSizes(cmd.Time, 1)}}
+		p := &profiler{profileCmd: cmd, pg: pg, bench: &bench{pg: pg, sizes: fullSizes(cmd.Time, 1)}}
 		for _, pass := range []struct {
 			name string
 			do   func(ctx context.Context) error
 		}{
-			{"CPU and allocations", p.cpu}, {"blocking", p.blocking}, {"statements", p.statements},
+			{"CPU and allocations", p.cpu}, {"blocking", p.blocking}, {"statements", p.statements}, {"paced streams", p.paced},
 		} {
 			fmt.Fprintln(streams.err, "profile:", pass.name)
 			if err := pass.do(ctx); err != nil {
 				return fmt.Errorf("%s: %w", pass.name, err)
 			}
 		}
-		fmt.Fprintf(streams.out, "profiles of %d reference runs at once are in %s\n", cmd.Clients, cmd.Dir)
+		fmt.Fprintf(streams.out, "profiles of %d reference runs at once and of %d paced streams are in %s\n", cmd.Clients, cmd.Streams, cmd.Dir)
 		return nil
 	})
 }
@@ -106,6 +107,16 @@ func (p *profiler) cpu(ctx context.Context) error {
 		return p.write("allocs")
 	})
 	return err
+}
+
+// paced profiles the process that serves the streams.
+func (p *profiler) paced(ctx context.Context) error {
+	return p.bench.paced(ctx, p.Streams, 1, func(listening context.Context, node *child, _ []*listener) error {
+		if err := hold(listening, p.bench.time); err != nil {
+			return err
+		}
+		return node.leave()
+	}, "--cpu-profile="+filepath.Join(p.Dir, "paced.pprof"))
 }
 
 func (p *profiler) blocking(ctx context.Context) error {
