@@ -13,7 +13,12 @@ import (
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
-func TestMain(m *testing.M) { storetest.Main(m, storetest.RequireToolCalls) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "node" { // the program starts itself
+		main()
+	}
+	storetest.Main(m, storetest.RequireToolCalls)
+}
 
 // runBench runs the program.
 func runBench(t *testing.T, args ...string) (code int, stdout, stderr string) {
