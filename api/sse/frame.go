@@ -47,10 +47,18 @@ func appendField(b []byte, name, value string) []byte {
 	return appendString(b, value)
 }
 
+// appendString appends s as [json.Marshal] writes it.
 func appendString(b []byte, s string) []byte {
-	// The encoding of a string cannot fail.
-	quoted, _ := json.Marshal(s)
-	return append(b, quoted...)
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			// The encoding of a string cannot fail.
+			quoted, _ := json.Marshal(s)
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
 }
 
 // appendFrame appends e as one message of the stream.
@@ -61,7 +69,7 @@ func appendFrame(b []byte, e event.Event) []byte {
 	start := len(b)
 	b = append(b, "data: "...)
 	b = AppendJSON(b, e)
-	if bytes.ContainsAny(b[start:], "\r\n") {
+	if data := b[start:]; bytes.IndexByte(data, '\n') >= 0 || bytes.IndexByte(data, '\r') >= 0 {
 		// Only white space between JSON tokens: agentd writes none, a row that
 		// was written by hand may. A bare line break would cut the message.
 		b = append(b[:start], splitLines(b[start:])...)

@@ -72,3 +72,30 @@ func TestFrameKeepsAnyPayload(t *testing.T) {
 		}
 	})
 }
+
+func TestTextIsQuotedAsTheLibraryDoes(t *testing.T) {
+	t.Parallel()
+	check := func(t interface{ Errorf(string, ...any) }, s string) {
+		want, _ := json.Marshal(s) // a string: it cannot fail
+		if got := appendString([]byte("before "), s); string(got) != "before "+string(want) {
+			t.Errorf("%q is %s, want before %s", s, got, want)
+		}
+	}
+	for c := range 256 {
+		check(t, "a"+string([]byte{byte(c)})+"b")
+	}
+	rapid.Check(t, func(t *rapid.T) { check(t, rapid.String().Draw(t, "text")) })
+}
+
+func BenchmarkFrame(b *testing.B) {
+	e := event.Event{
+		Seq: 12345, SessionID: "0199a3b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b", RunID: "0199a3b4-5c6d-7e8f-9a0b-1c2d3e4f5a6c", Turn: 1,
+		Type: event.TypeAssistantDelta, At: time.Date(2026, 1, 2, 3, 4, 5, 123456000, time.UTC), Actor: event.System("worker"),
+		Payload: json.RawMessage(`{"attempt":1,"lane":"text","block_id":"0","text":"` + strings.Repeat("word ", 10) + `"}`),
+	}
+	var frame []byte
+	b.ReportAllocs()
+	for b.Loop() {
+		frame = appendFrame(frame[:0], e)
+	}
+}
