@@ -88,8 +88,8 @@ type Config struct {
 	// WriteTimeout is how long a reader of a stream may take nothing before it
 	// is given up; 0 means 30 s. It has every event when it comes back.
 	WriteTimeout time.Duration
-	// Stopping ends all streams when it is closed; nil never does.
-	Stopping <-chan struct{}
+	// Stopping ends all streams when it is done; nil never is.
+	Stopping context.Context //nolint:containedctx // nothing is done in it: thousands of streams hang on its end, each without a goroutine
 	// Log gets what clients are not told; nil discards it.
 	Log *slog.Logger
 }
@@ -118,6 +118,9 @@ func New(c Config) http.Handler {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Stopping == nil {
+		c.Stopping = context.Background()
 	}
 	s := &server{Config: c}
 

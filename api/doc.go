@@ -13,7 +13,7 @@
 //	protocols.SetUnencryptedHTTP2(true)
 //	server := &http.Server{Handler: api.New(config), Protocols: protocols, ReadHeaderTimeout: 10 * time.Second}
 //
-// Close [Config.Stopping] before Shutdown, which otherwise waits for the
+// Cancel [Config.Stopping] before Shutdown, which otherwise waits for the
 // streams.
 //
 // # Who may call

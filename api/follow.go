@@ -24,6 +24,7 @@ type follower struct {
 	untilIdle bool
 	// mayBeIdle says that the last that was seen does not rule it out.
 	mayBeIdle bool
+	patience  patience
 }
 
 var _ sse.Stream = (*follower)(nil)
@@ -76,9 +77,7 @@ func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
 			return nil, io.EOF
 		}
 	}
-	wait, cancel := context.WithTimeout(ctx, f.Heartbeat)
-	defer cancel()
-	defer f.cancelWhenStopping(wait, cancel)()
+	wait := f.patience.begin(ctx, f.Stopping, f.Heartbeat)
 	events, err := f.Feed.Next(wait, f.tenantID, f.sessionID, f.after, batch)
 	switch {
 	case err == nil:
@@ -101,35 +100,10 @@ func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
 	return events, nil
 }
 
-// cancelWhenStopping calls cancel when the server stops. The function that it
-// returns ends the watch and joins it.
-func (f *follower) cancelWhenStopping(ctx context.Context, cancel func()) func() {
-	if f.Stopping == nil {
-		return func() {}
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-f.Stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
-	}
-}
+// Close implements [sse.Stream].
+func (f *follower) Close() { f.patience.end() }
 
-func (f *follower) isStopping() bool {
-	select {
-	case <-f.Stopping:
-		return true
-	default:
-		return false
-	}
-}
+func (f *follower) isStopping() bool { return f.Stopping.Err() != nil }
 
 // leavesIdle reports whether nobody may be at work on the run behind the event.
 func leavesIdle(t event.Type) bool {

@@ -187,6 +187,7 @@ func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[a
 	if err != nil {
 		return err
 	}
+	defer f.Close()
 	// Headers alone tell the client that the stream stands.
 	err = stream.Send(nil)
 	for err == nil {

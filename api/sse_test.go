@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -310,12 +311,12 @@ func TestSSEBrokenByTheStoreEndsAndIsLogged(t *testing.T) {
 
 func TestSSEEndsWhenTheServerStops(t *testing.T) {
 	t.Parallel()
-	stopping := make(chan struct{})
+	stopping, stop := context.WithCancel(t.Context())
 	b := setup(t, func(c *api.Config, _ *http.Server) { c.Stopping = stopping })
 	id := b.newSession(t)
 	waiting := readFrames(t, b.get(t, eventsPath(id, ""), nil).body)
 	waiting.event()
-	close(stopping)
+	stop()
 	if fr, ok := waiting.next(); !ok || fr.comment != "the server is stopping" {
 		t.Errorf("got %+v, want a farewell", fr)
 	}

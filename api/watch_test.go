@@ -224,12 +224,12 @@ func TestWatchEndsWithItsReason(t *testing.T) {
 	})
 	t.Run("ServerStops", func(t *testing.T) {
 		t.Parallel()
-		stopping := make(chan struct{})
+		stopping, stop := context.WithCancel(t.Context())
 		b := setup(t, func(c *api.Config, _ *http.Server) { c.Stopping = stopping })
 		id := b.newSession(t)
 		w := b.watch(t.Context(), t, b.sessions, &agentdv1.WatchEventsRequest{SessionId: id})
 		w.event()
-		close(stopping)
+		stop()
 		wantError(t, w.end(), connect.CodeUnavailable, "stopping")
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -24,8 +25,12 @@ var (
 type Stream interface {
 	// Next waits for the events that follow the last ones. No events and no
 	// error mean that a heartbeat is due. io.EOF ends a stream that has said
-	// everything, [ErrStopping] one that the client should ask for again.
+	// everything, [ErrStopping] one that the client should ask for again. All
+	// calls are given the same ctx.
 	Next(ctx context.Context) ([]event.Event, error)
+	// Close lets go of what the stream holds. It is called once, after the last
+	// Next.
+	Close()
 }
 
 // Handler serves the event stream of the session, or run, whose id is the path
@@ -70,6 +75,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Fail(w, r, err)
 		return
 	}
+	defer stream.Close()
 	head := w.Header()
 	head.Set("Content-Type", "text/event-stream")
 	head.Set("Cache-Control", "no-cache, no-transform")
@@ -85,7 +91,6 @@ func (h *Handler) serve(ctx context.Context, w *Writer, id string, stream Stream
 	if err := send(w, []byte(retry)); err != nil {
 		return
 	}
-	var frame []byte
 	for {
 		events, err := stream.Next(ctx)
 		switch {
@@ -104,28 +109,48 @@ func (h *Handler) serve(ctx context.Context, w *Writer, id string, stream Stream
 			h.Log.WarnContext(ctx, "event stream ended", "id", id, "error", err)
 			return
 		case len(events) == 0:
-			if send(w, []byte(": ping\n\n")) != nil {
-				return
-			}
-			continue
+			err = send(w, []byte(": ping\n\n"))
+		default:
+			err = sendEvents(w, events)
 		}
-		for _, e := range events {
-			frame = appendFrame(frame[:0], e)
-			if _, err := w.Write(frame); err != nil {
-				return
-			}
-		}
-		if w.FlushError() != nil {
+		if err != nil {
 			return
-		}
-		if cap(frame) > keepFrame {
-			frame = nil
 		}
 	}
 }
 
-// keepFrame bounds the buffer that an idle stream holds on to, in bytes.
-const keepFrame = 64 << 10
+// buffers are shared by all streams, so that those that wait hold none.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+const (
+	// fullBuffer is how much is written at once, if no event is larger.
+	fullBuffer = 16 << 10
+	// keepBuffer bounds what an event that is larger leaves behind.
+	keepBuffer = 64 << 10
+)
+
+// sendEvents sends events, a few of them in one write.
+func sendEvents(w *Writer, events []event.Event) error {
+	b := buffers.Get().(*[]byte)
+	frames := (*b)[:0]
+	defer func() {
+		if cap(frames) <= keepBuffer {
+			*b = frames
+			buffers.Put(b)
+		}
+	}()
+	for i, e := range events {
+		frames = appendFrame(frames, e)
+		if i < len(events)-1 && len(frames) < fullBuffer {
+			continue
+		}
+		if _, err := w.Write(frames); err != nil {
+			return err
+		}
+		frames = frames[:0]
+	}
+	return w.FlushError()
+}
 
 func send(w *Writer, b []byte) error {
 	if _, err := w.Write(b); err != nil {

@@ -27,6 +27,8 @@ type connection struct {
 	deadline time.Time
 	// naked counts the flushes without a deadline.
 	naked int
+	// writes counts.
+	writes int
 }
 
 var errBroken = errors.New("broken")
@@ -43,6 +45,7 @@ func (c *connection) call(name string) error {
 }
 
 func (c *connection) Write(b []byte) (int, error) {
+	c.writes++
 	if err := c.call("write"); err != nil {
 		return 0, err
 	}
@@ -70,6 +73,8 @@ func (c *connection) SetWriteDeadline(t time.Time) error {
 type script struct {
 	t     *testing.T
 	steps []step
+	// closed counts.
+	closed int
 }
 
 type step struct {
@@ -87,16 +92,26 @@ func (s *script) Next(context.Context) ([]event.Event, error) {
 	return next.events, next.err
 }
 
+func (s *script) Close() { s.closed++ }
+
 func serve(t *testing.T, c *connection, steps ...step) (failed error) {
 	t.Helper()
+	stream := &script{t: t, steps: steps}
+	opened := 0
 	h := &Handler{
-		Open:         func(context.Context, string, int64, bool) (Stream, error) { return &script{t, steps}, nil },
+		Open: func(context.Context, string, int64, bool) (Stream, error) {
+			opened++
+			return stream, nil
+		},
 		Fail:         func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 		WriteTimeout: time.Minute,
 		Log:          slog.New(slog.DiscardHandler),
 	}
 	c.ResponseRecorder = httptest.NewRecorder()
 	h.ServeHTTP(c, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	if stream.closed != opened {
+		t.Errorf("the stream was opened %d times and closed %d times", opened, stream.closed)
+	}
 	return failed
 }
 
@@ -118,8 +133,7 @@ func TestAFailedWriteEndsTheHandler(t *testing.T) {
 		"heartbeat":                        {"write", 1, []step{ping}},
 		"heartbeat's flush":                {"flush", 1, []step{ping}},
 		"write deadline of the opening":    {"write deadline", 1, nil},
-		"write deadline of its flush":      {"write deadline", 2, nil},
-		"write deadline after its flush":   {"write deadline", 3, nil},
+		"write deadline after its flush":   {"write deadline", 2, nil},
 		"farewell, which changes nothing":  {"write", 1, []step{{err: ErrStopping}}},
 		"nothing breaks: all steps happen": {"", 0, []step{one(), ping, one(), end}},
 	} {
@@ -159,12 +173,69 @@ func TestEveryWriteHasATimeLimitAndIdlingHasNone(t *testing.T) {
 
 func TestALargeEventIsFollowedByOthers(t *testing.T) {
 	t.Parallel()
-	large := step{events: []event.Event{{Seq: 1, Payload: []byte(`"` + strings.Repeat("x", 2*keepFrame) + `"`)}}}
+	large := step{events: []event.Event{{Seq: 1, Payload: []byte(`"` + strings.Repeat("x", 2*keepBuffer) + `"`)}}}
 	c := &connection{}
 	if err := serve(t, c, large, one(), step{err: io.EOF}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(c.Body.String(), "id: 1\n"); n != 2 {
 		t.Errorf("%d events, want 2", n)
+	}
+}
+
+func TestEventsThatComeTogetherAreSentTogether(t *testing.T) {
+	t.Parallel()
+	const n = 64
+	for name, tt := range map[string]struct{ payload, writes int }{
+		"small": {10, 1},
+		"large": {fullBuffer, n},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var events []event.Event
+			for i := range n {
+				events = append(events, event.Event{Seq: int64(i + 1), Payload: []byte(`"` + strings.Repeat("x", tt.payload) + `"`)})
+			}
+			c := &connection{}
+			if err := serve(t, c, step{events: events}, step{err: io.EOF}); err != nil {
+				t.Fatal(err)
+			}
+			want := retry
+			for _, e := range events {
+				want += string(appendFrame(nil, e))
+			}
+			if got := c.Body.String(); got != want {
+				t.Errorf("%d bytes that are not the %d of the events in order", len(got), len(want))
+			}
+			if c.writes != 1+tt.writes {
+				t.Errorf("%d writes, want 1 and %d of the events", c.writes, tt.writes)
+			}
+		})
+	}
+}
+
+func TestHeadersAloneAreSentWithinTheTimeLimit(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		when int
+		want error
+	}{
+		"limit set":     {3, nil},
+		"limit not set": {1, errBroken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := &connection{ResponseRecorder: httptest.NewRecorder(), breakAt: "write deadline", when: tt.when}
+			w, err := NewWriter(c, time.Minute)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := w.FlushError(); !errors.Is(err, tt.want) {
+				t.Errorf("%v, want %v", err, tt.want)
+			}
+			if c.naked != 0 || c.Flushed != (tt.want == nil) {
+				t.Errorf("flushed: %t, %d times without a deadline", c.Flushed, c.naked)
+			}
+		})
 	}
 }

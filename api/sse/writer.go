@@ -19,6 +19,8 @@ type Writer struct {
 	http.ResponseWriter
 	rc      *http.ResponseController
 	timeout time.Duration
+	// limited says that a time limit is running.
+	limited bool
 }
 
 // NewWriter lifts the server's deadline. It writes nothing, so that its error,
@@ -36,8 +38,8 @@ func NewWriter(w http.ResponseWriter, timeout time.Duration) (*Writer, error) {
 
 // Write starts the time limit that the following flush ends.
 func (w *Writer) Write(b []byte) (int, error) {
-	if err := w.rc.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
-		return 0, fmt.Errorf("set the write deadline: %w", err)
+	if err := w.limit(); err != nil {
+		return 0, err
 	}
 	return w.ResponseWriter.Write(b)
 }
@@ -45,8 +47,10 @@ func (w *Writer) Write(b []byte) (int, error) {
 // FlushError sends what was written. Then it lifts the time limit: HTTP/2
 // resets a stream whose deadline passes, even while nothing is being written.
 func (w *Writer) FlushError() error {
-	if err := w.rc.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
-		return fmt.Errorf("set the write deadline: %w", err)
+	if !w.limited { // headers alone are sent
+		if err := w.limit(); err != nil {
+			return err
+		}
 	}
 	if err := w.rc.Flush(); err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -54,6 +58,16 @@ func (w *Writer) FlushError() error {
 	if err := w.rc.SetWriteDeadline(time.Time{}); err != nil {
 		return fmt.Errorf("lift the write deadline: %w", err)
 	}
+	w.limited = false
+	return nil
+}
+
+// limit starts the time limit, or starts it again.
+func (w *Writer) limit() error {
+	if err := w.rc.SetWriteDeadline(time.Now().Add(w.timeout)); err != nil {
+		return fmt.Errorf("set the write deadline: %w", err)
+	}
+	w.limited = true
 	return nil
 }
 

@@ -109,10 +109,10 @@ func (n node) run(ctx context.Context) (err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", readiness(&ready, pool))
-	closeStreams := make(chan struct{})
+	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	if n.api {
 		mux.Handle("/", api.New(api.Config{
-			Commands: commands, Reader: log, Feed: log, APIKey: n.key, Stopping: closeStreams, Log: n.parts,
+			Commands: commands, Reader: log, Feed: log, APIKey: n.key, Stopping: streams, Log: n.parts,
 		}))
 	}
 	server := newServer(mux, n.parts)
@@ -123,7 +123,7 @@ func (n node) run(ctx context.Context) (err error) {
 		serveErr = server.Serve(n.listener)
 	}()
 	defer func() {
-		close(closeStreams)
+		closeStreams()
 		ctx, cancel := stopping(ctx, limit)
 		defer cancel()
 		if err := server.Shutdown(ctx); err != nil {

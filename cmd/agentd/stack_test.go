@@ -72,10 +72,10 @@ func newStack(t *testing.T, db *storetest.DB, options ...stackOption) *stack {
 		t.Fatal(err)
 	}
 	config.MaxConns = defaultConns
-	closeStreams := make(chan struct{})
+	streams, closeStreams := context.WithCancel(context.Background())
 	p := &stackParts{
 		pool: config, store: store.Options{Queue: worker.NewQueue(), Logger: log}, model: hello,
-		api: api.Config{Stopping: closeStreams, Log: log}, server: newServer(nil, log),
+		api: api.Config{Stopping: streams, Log: log}, server: newServer(nil, log),
 	}
 	for _, o := range options {
 		o(p)
@@ -100,7 +100,7 @@ func newStack(t *testing.T, db *storetest.DB, options ...stackOption) *stack {
 	s.sessions = agentdv1connect.NewSessionServiceClient(s.client, s.url)
 	s.runs = agentdv1connect.NewRunServiceClient(s.client, s.url)
 	s.stop = sync.OnceFunc(func() {
-		close(closeStreams)
+		closeStreams()
 		web.Close()
 		if err := s.store.Stop(context.Background()); err != nil {
 			t.Errorf("stop store: %v", err)

@@ -34,8 +34,7 @@ func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	stopping := make(chan struct{})
-	server := &http.Server{Handler: s.handler(stopping, log), ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: s.handler(ctx, log), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	log.Info("serving", "url", "http://"+listener.Addr().String())
@@ -43,7 +42,6 @@ func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
 		return err
 	}
 	<-ctx.Done()
-	close(stopping)
 	_ = server.Close() // the listener's error comes from Serve
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve: %w", err)

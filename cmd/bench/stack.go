@@ -121,8 +121,8 @@ func (s *stack) stop() error {
 	return nil
 }
 
-// handler serves the API until stopping is closed.
-func (s *stack) handler(stopping <-chan struct{}, log *slog.Logger) http.Handler {
+// handler serves the API; stopping ends its streams.
+func (s *stack) handler(stopping context.Context, log *slog.Logger) http.Handler {
 	return api.New(api.Config{Commands: s.commands, Reader: s.store, Feed: s.store, Stopping: stopping, Log: log})
 }
 
