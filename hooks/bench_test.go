@@ -43,3 +43,11 @@ func BenchmarkAskOne(b *testing.B) {
 		askNil(ctx, a, h)
 	}
 }
+
+func BenchmarkRowHash(b *testing.B) {
+	r := fullRow()
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Hash()
+	}
+}

@@ -3,7 +3,6 @@ package hooks
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 	"time"
 )
 
@@ -45,9 +44,9 @@ const rowVersion = "agentd.ledger.v1"
 // digest as its 32 bytes; a list as its texts, each after its length as 4
 // bytes. Numbers are big-endian.
 func (r Row) Hash() [32]byte {
-	c := columns{h: sha256.New()}
-	c.h.Write([]byte(rowVersion))
-	c.h.Write(r.PrevHash[:])
+	c := make(columns, 0, usualRow)
+	c = append(c, rowVersion...)
+	c = append(c, r.PrevHash[:]...)
 
 	c.text(r.SessionID)
 	c.integer(r.LedgerSeq)
@@ -113,70 +112,83 @@ func (p Payload) Empty() bool { return p == Payload{} }
 // salt keeps a guess at an erased payload from being checked; it is as long as
 // a hash, fresh for each payload, and erased with it.
 func (p Payload) Hash(salt [32]byte) [32]byte {
-	c := columns{h: sha256.New()}
-	c.h.Write(salt[:])
+	c := make(columns, 0, usualRow)
+	c = append(c, salt[:]...)
 	c.textOrNull(p.Reason)
 	c.textOrNull(p.Patch)
 	c.textOrNull(p.Annotations)
 	return c.sum()
 }
 
-// columns hashes columns so that no two rows have the same bytes.
-type columns struct{ h hash.Hash }
+// usualRow is more than most rows take, so that one buffer does for all columns.
+const usualRow = 1 << 10
 
-func (c columns) sum() (sum [32]byte) {
-	c.h.Sum(sum[:0])
-	return sum
+// columns are the bytes that are hashed; no two rows have the same.
+type columns []byte
+
+func (c columns) sum() [32]byte { return sha256.Sum256(c) }
+
+func (c *columns) null() { *c = append(*c, 0) }
+
+// begin is what stands before a column of n bytes.
+func (c *columns) begin(n int) {
+	*c = append(*c, 1)
+	*c = binary.BigEndian.AppendUint32(*c, uint32(n))
 }
 
 // column takes nil as NULL.
-func (c columns) column(content []byte) {
+func (c *columns) column(content []byte) {
 	if content == nil {
-		c.h.Write([]byte{0})
+		c.null()
 		return
 	}
-	c.h.Write([]byte{1})
-	c.h.Write(length(len(content)))
-	c.h.Write(content)
+	c.begin(len(content))
+	*c = append(*c, content...)
 }
 
-func (c columns) text(s string) { c.column(append([]byte{}, s...)) }
+func (c *columns) text(s string) {
+	c.begin(len(s))
+	*c = append(*c, s...)
+}
 
-func (c columns) textOrNull(s string) {
+func (c *columns) textOrNull(s string) {
 	if s == "" {
-		c.column(nil)
+		c.null()
 		return
 	}
 	c.text(s)
 }
 
-func (c columns) integer(n int64) { c.column(binary.BigEndian.AppendUint64(nil, uint64(n))) }
+func (c *columns) integer(n int64) {
+	c.begin(8)
+	*c = binary.BigEndian.AppendUint64(*c, uint64(n))
+}
 
-func (c columns) integerOrNull(n int64) {
+func (c *columns) integerOrNull(n int64) {
 	if n == 0 {
-		c.column(nil)
+		c.null()
 		return
 	}
 	c.integer(n)
 }
 
-func (c columns) boolean(b bool) {
+func (c *columns) boolean(b bool) {
+	c.begin(1)
 	if b {
-		c.column([]byte{1})
+		*c = append(*c, 1)
 		return
 	}
-	c.column([]byte{0})
+	*c = append(*c, 0)
 }
 
-func (c columns) list(texts []string) {
-	content := []byte{}
+func (c *columns) list(texts []string) {
+	n := 0
 	for _, s := range texts {
-		content = append(content, length(len(s))...)
-		content = append(content, s...)
+		n += 4 + len(s)
 	}
-	c.column(content)
-}
-
-func length(n int) []byte {
-	return binary.BigEndian.AppendUint32(nil, uint32(n))
+	c.begin(n)
+	for _, s := range texts {
+		*c = binary.BigEndian.AppendUint32(*c, uint32(len(s)))
+		*c = append(*c, s...)
+	}
 }
