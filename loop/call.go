@@ -138,8 +138,7 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 		return []event.Payload{again}
 	}
 	t, _ := r.run().Turn()
-	t.Partial = ans.shown()
-	return []event.Payload{stopped(r.engine.NewID, t, string(fail.Reason)), fail}
+	return []event.Payload{stopped(r.engine.NewID, t.Attempt, ans.shown(), string(fail.Reason)), fail}
 }
 
 // join waits for a goroutine that was told to stop.

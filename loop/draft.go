@@ -56,6 +56,11 @@ func (d *draft) add(payloads ...event.Payload) {
 		}
 		p = d.marked(p)
 		e, err := event.New(s, p)
+		e.Seq = d.state.LastSeq + 1
+		if err == nil {
+			// What is folded is what everybody else will read.
+			p, err = event.AsStored(e, p)
+		}
 		if err == nil {
 			err = allows(d.state, e, p)
 		}
@@ -63,8 +68,7 @@ func (d *draft) add(payloads ...event.Payload) {
 			d.err = err
 			return
 		}
-		e.Seq = d.state.LastSeq + 1
-		d.state = Fold(d.state, e)
+		d.state = d.state.after(e, p)
 		d.a.Events = append(d.a.Events, e)
 	}
 }
@@ -134,7 +138,7 @@ func closing(newID func() string, r Run, reason string) []event.Payload {
 	}
 	var out []event.Payload
 	if t.Status == TurnCalling {
-		out = append(out, stopped(newID, t, reason))
+		out = append(out, stopped(newID, t.Attempt, t.Shown.Blocks(), reason))
 	}
 	for _, c := range t.Calls {
 		if c.Status == CallAwaiting {
@@ -150,14 +154,14 @@ func closing(newID func() string, r Run, reason string) []event.Payload {
 	return out
 }
 
-// stopped keeps what was shown of the open answer. One that showed nothing
-// leaves no message.
-func stopped(newID func() string, t Turn, reason string) event.AssistantStopped {
-	p := event.AssistantStopped{Attempt: t.Attempt, Parts: shownParts(t.Partial), Reason: reason}
+// stopped keeps what was shown of an answer. One that showed nothing leaves no
+// message.
+func stopped(newID func() string, attempt int, shown []PartialBlock, reason string) event.AssistantStopped {
+	p := event.AssistantStopped{Attempt: attempt, Parts: shownParts(shown), Reason: reason}
 	if len(p.Parts) > 0 {
 		p.MessageID = newID()
 	}
-	for _, b := range t.Partial {
+	for _, b := range shown {
 		p.Sanitized = p.Sanitized || b.Sanitized
 	}
 	return p

@@ -320,9 +320,8 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var done Appended
-	err = r.patiently(ctx, func() (err error) {
-		done, err = r.engine.Log.Append(ctx, a)
+	err = r.patiently(ctx, func() error {
+		_, err := r.engine.Log.Append(ctx, a)
 		return err
 	})
 	if errors.Is(err, ErrConflict) {
@@ -331,8 +330,7 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	r.state = FoldAll(r.state, done.Events)
-	r.state.Ledger = d.state.Ledger
+	r.state = d.state
 	r.epoch = r.run().Epoch
 	r.facts, r.rulings, r.cut, r.asked = nil, nil, nil, nil
 	clear(r.said)

@@ -3,6 +3,8 @@ package loop
 import (
 	"maps"
 	"slices"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // RunStatuses lists the rows of the run table.
@@ -13,3 +15,20 @@ func TurnStatuses() []TurnStatus { return slices.Collect(maps.Keys(turnTransitio
 
 // CallStatuses lists the rows of the call table.
 func CallStatuses() []CallStatus { return slices.Collect(maps.Keys(callTransitions)) }
+
+// Draft drafts payloads on base. The state is what a runner goes on with once
+// they are durable.
+func Draft(newID func() string, base State, scope event.Scope, payloads ...event.Payload) (Append, State, error) {
+	d := newDraft(newID, base, scope)
+	d.add(payloads...)
+	return d.a, d.state, d.err
+}
+
+// ShowAll is what deltas have shown.
+func ShowAll(deltas []event.AssistantDelta) *Shown {
+	var s *Shown
+	for _, d := range deltas {
+		s = s.with(d)
+	}
+	return s
+}

@@ -17,8 +17,15 @@ import (
 // LastSeq.
 func Fold(s State, e event.Event) State {
 	if p, err := event.Decode(e); err == nil && allows(s, e, p) == nil {
-		s = apply(s, e, p)
+		return s.after(e, p)
 	}
+	s.LastSeq = max(s.LastSeq, e.Seq)
+	return s
+}
+
+// after is [Fold] for an event that is allowed and decoded to p.
+func (s State) after(e event.Event, p event.Payload) State {
+	s = apply(s, e, p)
 	s.LastSeq = max(s.LastSeq, e.Seq)
 	return s
 }
@@ -221,24 +228,24 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 	t.Status = turnTransitions[t.Status][e.Type]
 	switch p := p.(type) {
 	case event.ModelRequested:
-		t.Attempt, t.Model, t.Partial, t.FirstSeq, t.RetryAt = p.Attempt, p.Model, nil, 0, nil
+		t.Attempt, t.Model, t.Shown, t.FirstSeq, t.RetryAt = p.Attempt, p.Model, nil, 0, nil
 	case event.AssistantDelta:
 		if t.FirstSeq == 0 {
 			t.FirstSeq = e.Seq
 		}
-		t.Partial = appendBlock(t.Partial, p)
+		t.Shown = t.Shown.with(p)
 	case event.AssistantDiscarded:
-		t.Partial, t.FirstSeq = nil, 0
+		t.Shown, t.FirstSeq = nil, 0
 		if p.Reason != discardInterrupted {
 			t.Failed++
 			t.RetryAt = p.RetryAt
 		}
 	case event.AssistantCompleted:
 		t.MessageID, t.Finish, t.FinishRaw, t.Usage = p.MessageID, p.Finish, p.FinishRaw, p.Usage
-		t.Partial, t.FirstSeq = nil, 0
+		t.Shown, t.FirstSeq = nil, 0
 	case event.AssistantStopped:
 		t.MessageID = p.MessageID
-		t.Partial, t.FirstSeq = nil, 0
+		t.Shown, t.FirstSeq = nil, 0
 	case event.ToolProposed:
 		t.Calls = append(slices.Clip(t.Calls), Call{
 			ToolCall: hooks.ToolCall{ID: p.CallID, ProviderID: p.ProviderCallID, Name: p.Name, Arguments: p.Arguments},
@@ -278,20 +285,6 @@ func (c Call) apply(e event.Event, p event.Payload) Call {
 		c.IsError, c.Reason, c.ResultMessageID = p.IsError, p.Reason, p.MessageID
 	}
 	return c
-}
-
-// appendBlock adds d to its block, as the whole answer will have it: texts that
-// alternate stay two texts.
-func appendBlock(blocks []PartialBlock, d event.AssistantDelta) []PartialBlock {
-	for i := len(blocks) - 1; i >= 0; i-- {
-		if blocks[i].Lane == d.Lane && blocks[i].BlockID == d.BlockID {
-			blocks = slices.Clone(blocks)
-			blocks[i].Text += d.Text
-			blocks[i].Sanitized = blocks[i].Sanitized || d.Sanitized
-			return blocks
-		}
-	}
-	return append(slices.Clip(blocks), PartialBlock{Lane: d.Lane, BlockID: d.BlockID, Text: d.Text, Sanitized: d.Sanitized})
 }
 
 // shownParts turns what was shown of an answer into message parts.

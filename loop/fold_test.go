@@ -342,8 +342,8 @@ func TestFoldKeepsPartialTextByBlock(t *testing.T) {
 		{Lane: stream.LaneReasoning, BlockID: "r", Text: "hm"}, {Lane: stream.LaneText, BlockID: "0", Text: "one two"},
 		{Lane: stream.LaneText, BlockID: "1", Text: "three"},
 	}
-	if !slices.Equal(turn.Partial, want) {
-		t.Errorf("partial %+v; want %+v", turn.Partial, want)
+	if got := turn.Shown.Blocks(); !slices.Equal(got, want) {
+		t.Errorf("shown %+v; want %+v", got, want)
 	}
 	if turn.FirstSeq != 7 {
 		t.Errorf("first delta at seq %d; want 7", turn.FirstSeq)

@@ -109,7 +109,7 @@ func essence(s loop.State) []string {
 	for _, r := range s.Runs {
 		out = append(out, fmt.Sprintf("run %s %s %q agent=%s worker=%q", r.Status, r.Reason, r.Error, r.Agent, r.WorkerID))
 		for _, t := range r.Turns {
-			out = append(out, fmt.Sprintf("turn %d %s %s %+v open=%v", t.No, t.Status, t.Finish, t.Usage, t.Partial))
+			out = append(out, fmt.Sprintf("turn %d %s %s %+v open=%v", t.No, t.Status, t.Finish, t.Usage, t.Shown.Blocks()))
 			for _, c := range t.Calls {
 				out = append(out, fmt.Sprintf("call %d %s %s %s success=%v %s", c.Number, c.Name, c.Arguments, c.Status, c.Success, c.Reason))
 			}

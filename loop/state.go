@@ -150,20 +150,11 @@ type Turn struct {
 	// Superseded says of a stopped turn that the run was taken up again: the
 	// next turn stands in its place.
 	Superseded bool
-	// Partial is what the open attempt has shown so far.
-	Partial []PartialBlock
+	// Shown is what the open attempt has shown so far.
+	Shown *Shown
 	// FirstSeq is the seq of the open attempt's first delta.
 	FirstSeq int64
 	Calls    []Call
-}
-
-// PartialBlock is the text of one block of an answer that is still arriving.
-type PartialBlock struct {
-	Lane    stream.Lane
-	BlockID string
-	Text    string
-	// Sanitized says that the text is not quite what arrived.
-	Sanitized bool
 }
 
 // CallStatus is where a tool call stands. Values are stored.

@@ -280,14 +280,17 @@ func allowsAttempt(t Turn, attempt int, refuse func(entity, id, from string) err
 }
 
 // ofTurn reports whether events of that type move a turn.
-func ofTurn(t event.Type) bool {
+func ofTurn(t event.Type) bool { return turnTypes[t] }
+
+var turnTypes = func() map[event.Type]bool {
+	out := map[event.Type]bool{}
 	for _, row := range turnTransitions {
-		if _, ok := row[t]; ok {
-			return true
+		for t := range row {
+			out[t] = true
 		}
 	}
-	return false
-}
+	return out
+}()
 
 func callID(p event.Payload) (string, bool) {
 	switch p := p.(type) {

@@ -182,7 +182,7 @@ func TestCommitterDeltasComeInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := state.Runs[0].Turns[0].Partial[0].Text; len(text) != 20 {
+	if text := state.Runs[0].Turns[0].Shown.Blocks()[0].Text; len(text) != 20 {
 		t.Errorf("the open answer is %q; want 20 letters", text)
 	}
 }

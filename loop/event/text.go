@@ -12,12 +12,15 @@ import (
 // that merely spells an escape, such as the six characters \u0000, is left
 // alone.
 func CleanText(s string) (string, bool) {
-	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
+	if clean(s) {
 		return s, false
 	}
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(s, "\x00", "\uFFFD"), true
 }
+
+// clean says of a text that it is stored as it is.
+func clean(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
 // Shorten cuts s to at most limit bytes without cutting inside a character,
 // and ends a cut text with an ellipsis when there is room for one.

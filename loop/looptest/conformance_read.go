@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,8 +70,8 @@ func testLoadOpenCall(t *testing.T, log loop.Log) {
 	}
 	same(t, got, loop.FoldAll(loop.State{}, b.Events(t, id)))
 	r, _ := got.Run(j.RunID)
-	if turn, _ := r.Turn(); len(turn.Partial) != 1 || turn.Partial[0].Text != "so far" {
-		t.Errorf("partial %+v; want «so far»", turn.Partial)
+	if turn, _ := r.Turn(); !slices.Equal(turn.Shown.Blocks(), []loop.PartialBlock{{Lane: stream.LaneText, BlockID: "0", Text: "so far"}}) {
+		t.Errorf("shown %+v; want «so far»", turn.Shown.Blocks())
 	}
 }
 
