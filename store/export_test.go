@@ -23,3 +23,6 @@ func Aside(s *Store) int {
 
 // Failed is what every method of a [Store] makes of an error.
 var Failed = failed
+
+// PlanByIndex is what every group sets.
+const PlanByIndex = planByIndex
