@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 	"github.com/seed-2ca4966b/agentd/store"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
@@ -153,6 +155,35 @@ func TestNextFindsOutByItselfWhereNobodyListens(t *testing.T) {
 	mustFollow(t, there, id, 0, 1)
 	mustAppend(t, here, say(t, id, 1))
 	mustFollow(t, there, id, 1, 2)
+}
+
+func TestAPollFindsTheSessionsThatStandElsewhere(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{})
+	pool, err := pgxpool.New(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	there, ahead, behind, deleted, nowhere := newSession(t, s), newSession(t, s), newSession(t, s), newSession(t, s), looptest.NewID()
+	mustAppend(t, s, say(t, ahead, 1))
+	mustAppend(t, s, appendOf(deleted, 1, encode(t, deleted, "", 0, event.SessionDeleted{})))
+	ids, seqs := []string{there, ahead, behind, deleted, nowhere}, []int64{1, 1, 7, 2, 3}
+	got, err := store.Moved(t.Context(), pool, ids, seqs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][3]any{
+		ahead: {int64(1), int64(2), false}, behind: {int64(7), int64(1), false}, deleted: {int64(2), int64(2), true},
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("moved are %v, want %v", got, want)
+	}
+	pool.Close()
+	if _, err := store.Moved(t.Context(), pool, ids, seqs); err == nil {
+		t.Error("a database that cannot be asked looks as if nothing had moved")
+	}
 }
 
 func TestListenerPingsASilentConnection(t *testing.T) {

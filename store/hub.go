@@ -27,14 +27,15 @@ type logReader interface {
 	// same snapshot; [loop.ErrNotFound] for a session that the tenant does not
 	// see.
 	readAfter(ctx context.Context, tenantID, sessionID string, after int64, limit int) (found, error)
-	// heads says where sessions stand, those that exist.
-	heads(ctx context.Context, sessionIDs []string) ([]head, error)
+	// moved says where those of the sessions stand that are deleted, or do not
+	// stand where they are known to: at the seqs, in the same order.
+	moved(ctx context.Context, sessionIDs []string, seqs []int64) ([]head, error)
 }
 
 type head struct {
-	sessionID string
-	lastSeq   int64
-	deleted   bool
+	sessionID         string
+	knownSeq, lastSeq int64
+	deleted           bool
 }
 
 // hub hands on what was committed to those who wait for it. What this process
@@ -185,16 +186,15 @@ func (h *hub) run(ctx context.Context) {
 // poll asks where all watched sessions stand, and drops those that nobody
 // watches any more.
 func (h *hub) poll(ctx context.Context) error {
-	ids := h.watched(time.Now())
+	ids, topics := h.watched(time.Now())
+	seqs := make([]int64, 0, headsPerQuery)
 	for len(ids) > 0 {
 		n := min(len(ids), headsPerQuery)
-		before := make(map[string]int64, n)
-		for _, id := range ids[:n] {
-			if t := h.find(id); t != nil {
-				before[id] = t.at()
-			}
+		seqs = seqs[:0]
+		for _, t := range topics[:n] {
+			seqs = append(seqs, t.at())
 		}
-		heads, err := h.log.heads(ctx, ids[:n])
+		heads, err := h.log.moved(ctx, ids[:n], seqs)
 		if err != nil {
 			return err
 		}
@@ -203,30 +203,30 @@ func (h *hub) poll(ctx context.Context) error {
 			if t == nil {
 				continue
 			}
-			if at.lastSeq < before[at.sessionID] {
+			if at.lastSeq < at.knownSeq {
 				t.lose()
 			}
 			t.saw(at.lastSeq, at.deleted)
 		}
-		ids = ids[n:]
+		ids, topics = ids[n:], topics[n:]
 	}
 	return nil
 }
 
-// watched returns the ids of all topics, without those that it drops.
-func (h *hub) watched(now time.Time) []string {
+// watched returns all topics and their ids, without those that it drops.
+func (h *hub) watched(now time.Time) (ids []string, topics []*topic) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ids := make([]string, 0, len(h.topics))
+	ids, topics = make([]string, 0, len(h.topics)), make([]*topic, 0, len(h.topics))
 	for id, t := range h.topics {
 		if t.refs == 0 && now.Sub(t.idleSince) >= linger {
 			delete(h.topics, id)
 			continue
 		}
 		t.forget(now)
-		ids = append(ids, id)
+		ids, topics = append(ids, id), append(topics, t)
 	}
-	return ids
+	return ids, topics
 }
 
 func (h *hub) acquire(sessionID string) *topic {

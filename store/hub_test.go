@@ -72,14 +72,18 @@ func (f *fakeLog) readAfter(ctx context.Context, tenantID, sessionID string, aft
 	return found{after: after, events: slices.Clone(page), head: head, whole: len(page) < limit}, nil
 }
 
-func (f *fakeLog) heads(_ context.Context, _ []string) ([]head, error) {
+func (f *fakeLog) moved(_ context.Context, _ []string, seqs []int64) ([]head, error) {
 	f.polls.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.err != nil {
 		return nil, f.err
 	}
-	return []head{{sessionID: mine, lastSeq: int64(len(f.events)), deleted: f.deleted}}, nil
+	h := head{sessionID: mine, knownSeq: seqs[0], lastSeq: int64(len(f.events)), deleted: f.deleted}
+	if h.lastSeq == h.knownSeq && !h.deleted {
+		return nil, nil
+	}
+	return []head{h}, nil
 }
 
 func (f *fakeLog) set(change func()) {
@@ -475,4 +479,19 @@ func TestHubLeavesNoHoleAndRepeatsNothing(t *testing.T) {
 		}
 		all.Wait()
 	})
+}
+
+func TestAnIDHasOneNotation(t *testing.T) {
+	t.Parallel()
+	const id = "0199a3b4-5c6d-7e8f-9a0b-1c2d3e4f5a6b"
+	for text, want := range map[string]bool{
+		id: true, strings.ToUpper(id): true, "0199A3B4" + id[8:]: true,
+		"": false, "x": false, id[1:]: false, id + "0": false, "g" + id[1:]: false, strings.ReplaceAll(id, "-", ""): false,
+		"urn:uuid:" + id: false, "{" + id + "}": false, id[:8] + "0" + id[9:]: false,
+	} {
+		got, ok := canonicalID(text)
+		if ok != want || ok && got != id {
+			t.Errorf("%q is %q, %t; want %t", text, got, ok, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -77,15 +78,19 @@ func (r eventRecord) event(sessionID string) event.Event {
 	}
 }
 
-func (r poolReader) heads(ctx context.Context, sessionIDs []string) ([]head, error) {
+// moved sends the ids as text: pgx has no binary form of a string as a uuid, and
+// finds that out at length, with an error that quotes the whole list.
+func (r poolReader) moved(ctx context.Context, sessionIDs []string, seqs []int64) ([]head, error) {
 	rows, err := r.pool.Query(ctx, `
-		SELECT id::text, last_seq, deleted_at IS NOT NULL
-		FROM agentd.sessions WHERE id = ANY($1::uuid[])`, sessionIDs)
+		SELECT s.id::text, k.seq, s.last_seq, s.deleted_at IS NOT NULL
+		FROM unnest($1::text[]::uuid[], $2::bigint[]) AS k (id, seq)
+		JOIN agentd.sessions AS s ON s.id = k.id
+		WHERE s.last_seq <> k.seq OR s.deleted_at IS NOT NULL`, sessionIDs, seqs)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h head, err error) {
-		return h, row.Scan(&h.sessionID, &h.lastSeq, &h.deleted)
+		return h, row.Scan(&h.sessionID, &h.knownSeq, &h.lastSeq, &h.deleted)
 	})
 }
 
@@ -125,10 +130,14 @@ func (s *Store) Watch(sessionID string) (signals <-chan int64, stop func()) {
 	return s.delivery.hub.watch(id)
 }
 
+// idLength is that of a UUID in text, with its hyphens.
+const idLength = 36
+
 // canonicalID is the one way to write an id; false for a text that is none.
 func canonicalID(text string) (string, bool) {
-	id, err := uuid.Parse(text)
-	return id.String(), err == nil && len(text) == len(uuid.UUID{}.String())
+	_, err := uuid.Parse(text)
+	// Other notations have other lengths; what is left to choose is the case.
+	return strings.ToLower(text), err == nil && len(text) == idLength
 }
 
 func orZero[T any](p *T) (v T) {
