@@ -33,7 +33,7 @@ func Example() {
 	h := hooks.Hooks{BeforeToolCall: hooks.DenyTools("shell")}
 	h = h.Then(hooks.Hooks{
 		BeforeToolCall: hooks.Named("large-orders", "1", largeOrders,
-			hooks.InPhase(hooks.PhaseValidate), hooks.TimeLimit(200*time.Millisecond)),
+			hooks.InPhase(hooks.PhaseValidate), hooks.TimeLimit(200*time.Millisecond), hooks.Pure()),
 	})
 	// What the loop does at the gate:
 	in := hooks.BeforeToolCall{Call: hooks.ToolCall{Name: "place_order", Arguments: `{"amount": 250}`}}

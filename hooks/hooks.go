@@ -15,8 +15,8 @@ import "context"
 type Hooks struct {
 	// BeforeInput is asked about a user's message before a run is made of it.
 	BeforeInput BeforeInputFunc
-	// BeforeRunStart is asked once per run, under the lease, before its first
-	// turn and before OnRunStart.
+	// BeforeRunStart is asked once per run, under the lease (pure hooks while it
+	// is taken), before its first turn and before OnRunStart.
 	BeforeRunStart BeforeRunStartFunc
 	// TransformContext is asked before each attempt of a model call.
 	TransformContext TransformContextFunc

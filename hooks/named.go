@@ -65,6 +65,8 @@ type Registration struct {
 	// Redacting marks a hook that takes secrets out: the patch of what it
 	// changed holds digests and no values.
 	Redacting bool `json:"redacting,omitempty"`
+	// Pure is what [Pure] declares.
+	Pure bool `json:"pure,omitempty"`
 }
 
 // Option changes a [Registration] before it is used.

@@ -99,13 +99,13 @@ var allGates = []hooks.Gate{
 	hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall,
 }
 
-func newGated(t *testing.T) *gated {
+func newGated(t *testing.T, pure func(hooks.Gate) bool) *gated {
 	g := &gated{talk: newTalk(t, looptest.NewLog()), kill: func(int) bool { return false }, die: func() {}}
 	agent := g.Engine.Agents["demo"]
 	agent.Model = &looptest.Provider{Plays: agent.Model.(looptest.Model)}
 	g.Engine.Agents["demo"] = agent
 	permit(g.Bench, loop.Permission{Tools: "once", Mode: loop.PermissionAsk})
-	g.Use(g.hooks())
+	g.Use(declared(g.hooks(), pure))
 	g.id = g.Session(t)
 	return g
 }
@@ -185,33 +185,35 @@ func recorded(rec []loop.LedgerRow) map[string]int {
 // for the same decision; the ledger has every decision once.
 func TestDecidedOnceWhateverDies(t *testing.T) {
 	t.Parallel()
-	for _, written := range []bool{false, true} {
-		t.Run(fmt.Sprintf("written=%v", written), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				whole := newGated(t)
-				whole.watch(written)
-				whole.play(t)
-				checked(t, whole.Bench, whole.id)
-				for _, gate := range allGates {
-					if !slices.ContainsFunc(ledger(whole.Bench, whole.id), func(r loop.LedgerRow) bool { return r.Gate == gate }) {
-						t.Fatalf("the talk does not ask %s: %v", gate, rows(ledger(whole.Bench, whole.id)))
+	for name, pure := range map[string]func(hooks.Gate) bool{"pure": everyGate, "not pure": noGate} {
+		for _, written := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/written=%v", name, written), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					whole := newGated(t, pure)
+					whole.watch(written)
+					whole.play(t)
+					checked(t, whole.Bench, whole.id)
+					for _, gate := range allGates {
+						if !slices.ContainsFunc(ledger(whole.Bench, whole.id), func(r loop.LedgerRow) bool { return r.Gate == gate }) {
+							t.Fatalf("the talk does not ask %s: %v", gate, rows(ledger(whole.Bench, whole.id)))
+						}
 					}
-				}
-				for n := 1; n <= whole.count; n++ {
-					dies(t, n, written)
-					if t.Failed() {
-						t.Fatalf("dead in append %d of %d", n, whole.count)
+					for n := 1; n <= whole.count; n++ {
+						dies(t, n, written, pure)
+						if t.Failed() {
+							t.Fatalf("dead in append %d of %d", n, whole.count)
+						}
 					}
-				}
+				})
 			})
-		})
+		}
 	}
 }
 
-func dies(t *testing.T, n int, written bool) {
+func dies(t *testing.T, n int, written bool, pure func(hooks.Gate) bool) {
 	t.Helper()
-	g := newGated(t)
+	g := newGated(t, pure)
 	askedBefore, durable := 0, map[string]int{}
 	g.kill = func(nth int) bool { return nth == n }
 	g.dead = func(a loop.Append) {
@@ -241,7 +243,11 @@ func dies(t *testing.T, n int, written bool) {
 			t.Errorf("asked again at %+v, which was decided", a.Position)
 		}
 		// What was said of an output or of an answer that is lost is lost with it.
-		if decided[a.id] == 0 && a.Gate != hooks.GateAfterToolCall && a.Gate != hooks.GateAfterProviderResponse {
+		lost := a.Gate == hooks.GateAfterToolCall || a.Gate == hooks.GateAfterProviderResponse
+		if pure(a.Gate) && (a.Gate == hooks.GateBeforeToolCall || a.Gate == hooks.GateBeforeExecute) {
+			lost = lost || !knowsCall(t, events, a.Subject)
+		}
+		if decided[a.id] == 0 && !lost {
 			t.Errorf("asked at %+v, of which the ledger knows nothing", a.Position)
 		}
 	}
@@ -255,6 +261,12 @@ func dies(t *testing.T, n int, written bool) {
 			t.Errorf("%s was stored with %s", r.Gate, typ)
 		}
 	}
+}
+
+// knowsCall reports whether the log has the call with that id.
+func knowsCall(t *testing.T, events []event.Event, id string) bool {
+	t.Helper()
+	return slices.ContainsFunc(payloads[event.ToolProposed](t, events), func(p event.ToolProposed) bool { return p.CallID == id })
 }
 
 // effects are the events that decisions of a gate are stored with.
@@ -274,7 +286,7 @@ var effects = map[hooks.Gate][]event.Type{
 func TestDecisionsAreInTheAppendOfTheirEffect(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGated(t)
+		g := newGated(t, noGate)
 		var rec []loop.LedgerRow
 		g.log.LoseAcks(func(a loop.Append) error {
 			for _, r := range a.Ledger {
@@ -309,7 +321,7 @@ func TestDecisionsAreInTheAppendOfTheirEffect(t *testing.T) {
 func TestClaimPinsTheHookSet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		g := newGated(t)
+		g := newGated(t, noGate)
 		g.play(t)
 		events, _ := checked(t, g.Bench, g.id)
 		want := g.hooks().Set().Digest

@@ -109,7 +109,7 @@ type runner struct {
 	expired bool
 	// returns, open and unreviewed are the tools that run: where they are heard
 	// of, how many are still open, and what hooks have yet to be asked about.
-	// It is durable that those ran.
+	// That those ran is durable, or a fact where the hooks are pure.
 	returns    chan execution
 	open       int
 	unreviewed []outcome
@@ -127,8 +127,8 @@ func (r *runner) run() Run {
 }
 
 // claim makes the claim a fact that the first step's append carries. Only
-// where there are hooks to be asked first, under the lease, does it cost an
-// append of its own.
+// where somebody is told of it first, under the lease, does it cost an append of
+// its own here; for hooks that are asked see commit.
 func (r *runner) claim(ctx context.Context) (bool, error) {
 	run := r.run()
 	if !r.claimable() {
@@ -138,7 +138,7 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	t, _ := run.Turn()
 	again := t.Status == TurnAnswered && !run.CancelRequested
 	h := r.engine.Hooks
-	if h.OnRunStart == nil && !r.asks(gatesRun) && !r.asks(gatesTools) && (h.OnTurnStart == nil && h.OnTurnEnd == nil || !again) {
+	if h.OnRunStart == nil && (h.OnTurnStart == nil && h.OnTurnEnd == nil || !again) {
 		return true, nil
 	}
 	if err := r.record(ctx); err != nil || r.lost() {
@@ -150,16 +150,18 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// asks reports whether there is a hook at one of these gates.
-func (r *runner) asks(g gates) bool {
+// insists reports whether a hook at one of these gates is asked about durable
+// facts only.
+func (r *runner) insists(g gates) bool {
 	h := r.engine.Hooks
 	switch g {
 	case gatesRun:
-		return h.BeforeRunStart != nil || r.asks(gatesModel)
+		return !hooks.IsPure(h.BeforeRunStart) || r.insists(gatesModel)
 	case gatesModel:
-		return h.TransformContext != nil || r.asksRequest(r.engine.Agents[r.run().Agent])
+		provider := !hooks.IsPure(h.BeforeProviderHeaders) || !hooks.IsPure(h.BeforeProviderRequest)
+		return !hooks.IsPure(h.TransformContext) || provider && r.asksRequest(r.engine.Agents[r.run().Agent])
 	case gatesTools:
-		return h.BeforeToolCall != nil || h.BeforeExecute != nil
+		return !hooks.IsPure(h.BeforeToolCall) || !hooks.IsPure(h.BeforeExecute)
 	case gatesNone:
 	}
 	return false
@@ -240,17 +242,21 @@ func (r *runner) commit(ctx context.Context) (step, error) {
 		d := r.draft()
 		p := r.planner()
 		st := p.next(d.state, d.run())
-		if len(r.facts) > 0 && r.asks(st.gates) {
+		if len(r.facts) > 0 && r.insists(st.gates) {
 			// A hook may take long, or take the process down: what it is asked
-			// about has to be there afterwards, under the same ids.
+			// about has to be there afterwards, under the same ids. Unless it has
+			// said that it does neither: see [hooks.Pure].
 			if err := r.record(ctx); err != nil || r.lost() {
 				return step{}, err
 			}
 			continue
 		}
-		r.endTurns(ctx, st.write)
+		r.endTurns(ctx, d.run(), st.write)
 		err := r.pass(ctx, d, &st, p.agent)
 		if errors.Is(err, errVoid) {
+			if r.lost() {
+				return step{}, nil // while hooks were asked about a run that was not claimed yet
+			}
 			continue
 		}
 		if err != nil {
@@ -293,6 +299,9 @@ func (r *runner) draft() *draft {
 		d.end(r.rulings, r.facts[n])
 	} else {
 		d.add(r.facts...)
+		if r.epoch == 0 {
+			d.epoch = d.run().Epoch // decisions in the append of the claim are made under it
+		}
 		d.decide(r.rulings)
 	}
 	d.a.Epoch = r.epoch

@@ -77,6 +77,9 @@ func (r *runner) followTools(ctx context.Context) error {
 			return nil // the last outcome goes with the step that follows from it
 		default:
 			err = r.hear(ctx)
+			if err == nil && len(r.unreviewed) > 0 {
+				continue // heard saw to it that hooks may be asked
+			}
 		}
 		if err == nil && (r.open > 0 || len(r.unreviewed) > 0) {
 			err = r.record(ctx)
@@ -141,8 +144,8 @@ type outcome struct {
 }
 
 // heard turns an ended execution into facts: that it ran, and the result that
-// the model is shown. Hooks are asked about the output only once it is durable
-// that the tool ran.
+// the model is shown. Hooks that are not pure are asked about the output only
+// once it is durable that the tool ran.
 func (r *runner) heard(ctx context.Context, x execution) error {
 	r.open--
 	ran, res := r.executed(x)
@@ -152,6 +155,9 @@ func (r *runner) heard(ctx context.Context, x execution) error {
 		return nil
 	}
 	r.unreviewed = append(r.unreviewed, outcome{x.call, res})
+	if hooks.IsPure(r.engine.Hooks.AfterToolCall) {
+		return nil
+	}
 	return r.record(ctx)
 }
 

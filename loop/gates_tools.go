@@ -211,13 +211,14 @@ func (r *runner) terminated(ctx context.Context, d *draft, at Call, over ruling[
 			d.add(res)
 		}
 	}
-	r.endTurns(ctx, []event.Payload{event.TurnCompleted{}})
+	r.endTurns(ctx, d.run(), []event.Payload{event.TurnCompleted{}})
 	d.add(event.TurnCompleted{})
 	d.end(append(void(r.asked[:len(r.asked)-len(over.decisions)]), over.decisions...), event.RunCompleted{Reason: finishTerminated})
 	return step{act: actEnd}
 }
 
-// review asks AfterToolCall about an output whose execution is durable.
+// review asks AfterToolCall about an output whose execution is durable, or a
+// fact.
 func (r *runner) review(ctx context.Context, c Call, out *event.ToolResult) error {
 	t, _ := r.run().Turn()
 	in := hooks.AfterToolCall{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall, Content: out.Content, IsError: out.IsError}

@@ -18,9 +18,10 @@ func (r *runner) startTurn(ctx context.Context, resumed bool) {
 	}
 }
 
-// endTurns tells of the turn that is about to be completed, if one is.
-func (r *runner) endTurns(ctx context.Context, write []event.Payload) {
-	t, _ := r.run().Turn()
+// endTurns tells of the turn that is about to be completed, if one is. run is
+// as it will be by then.
+func (r *runner) endTurns(ctx context.Context, run Run, write []event.Payload) {
+	t, _ := run.Turn()
 	if r.engine.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
 		return
 	}

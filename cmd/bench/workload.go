@@ -101,42 +101,33 @@ func (lookupTool) Call(context.Context, loop.ToolInput) (loop.ToolOutput, error)
 	return loop.ToolOutput{Content: toolResult}, nil
 }
 
-// referenceHooks make 8 decisions in a run: two hooks at BeforeRunStart,
-// BeforeToolCall and AfterToolCall, and one at TransformContext, which is asked
-// before each of the two model calls.
+// referenceHooks make 8 decisions in a run: two hooks at each of four gates that
+// are asked once in it, BeforeInput, BeforeRunStart, BeforeToolCall and
+// AfterToolCall.
 func referenceHooks() hooks.Hooks {
-	return gateHooks(2).Then(hooks.Hooks{TransformContext: contextHooks(1)})
+	return gateHooks(2).Then(hooks.Hooks{BeforeInput: passes[hooks.BeforeInput](2, hooks.BeforeInputResult{Action: hooks.ActionContinue})})
 }
 
-// evenHooks are n at each of these four gates: 5n decisions in a run.
+// evenHooks are n at each of four gates, of which TransformContext is asked
+// before both model calls: 5n decisions in a run.
 func evenHooks(n int) hooks.Hooks {
-	return gateHooks(n).Then(hooks.Hooks{TransformContext: contextHooks(n)})
+	return gateHooks(n).Then(hooks.Hooks{TransformContext: passes[hooks.TransformContext](n, hooks.TransformContextResult{Action: hooks.ActionContinue})})
 }
 
-func gateHooks(n int) (h hooks.Hooks) {
-	for i := range n {
-		id := fmt.Sprintf("bench-%d", i+1)
-		h = h.Then(hooks.Hooks{
-			BeforeRunStart: hooks.Named(id, "1", func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
-				return hooks.BeforeRunStartResult{Action: hooks.ActionContinue}, nil
-			}),
-			BeforeToolCall: hooks.Named(id, "1", func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
-				return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
-			}),
-			AfterToolCall: hooks.Named(id, "1", func(context.Context, hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
-				return hooks.AfterToolCallResult{Action: hooks.ActionContinue}, nil
-			}),
-		})
+func gateHooks(n int) hooks.Hooks {
+	return hooks.Hooks{
+		BeforeRunStart: passes[hooks.BeforeRunStart](n, hooks.BeforeRunStartResult{Action: hooks.ActionContinue}),
+		BeforeToolCall: passes[hooks.BeforeToolCall](n, hooks.BeforeToolCallResult{Action: hooks.ActionContinue}),
+		AfterToolCall:  passes[hooks.AfterToolCall](n, hooks.AfterToolCallResult{Action: hooks.ActionContinue}),
 	}
-	return h
 }
 
-func contextHooks(n int) (f hooks.TransformContextFunc) {
+// passes are n pure hooks that have no objection, as rules and checks are that
+// do not apply; nil for none.
+func passes[In hooks.Input[In, Out], Out hooks.Result](n int, goOn Out) (f hooks.Func[In, Out]) {
 	for i := range n {
-		f = hooks.Compose(f, hooks.Named(fmt.Sprintf("bench-%d", i+1), "1",
-			func(context.Context, hooks.TransformContext) (hooks.TransformContextResult, error) {
-				return hooks.TransformContextResult{Action: hooks.ActionContinue}, nil
-			}))
+		one := func(context.Context, In) (Out, error) { return goOn, nil }
+		f = hooks.Compose(f, hooks.Named(fmt.Sprintf("bench-%d", i+1), "1", one, hooks.Pure()))
 	}
 	return f
 }
