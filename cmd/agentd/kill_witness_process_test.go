@@ -19,14 +19,22 @@ import (
 // counts what happened, whatever the ledger says.
 const askedVariable = "AGENTD_TEST_ASKED"
 
+// pureVariable says that these hooks are declared pure. They are not, quite: they
+// write down that they were asked.
+const pureVariable = "AGENTD_TEST_PURE"
+
 func init() {
 	if path := os.Getenv(askedVariable); path != "" {
-		extraHooks = extraHooks.Then(witness(path))
+		var opts []hooks.Option
+		if os.Getenv(pureVariable) != "" {
+			opts = append(opts, hooks.Pure())
+		}
+		extraHooks = extraHooks.Then(witness(path, opts...))
 	}
 }
 
 // witness is a hook at every gate that lets everything through.
-func witness(path string) hooks.Hooks {
+func witness(path string, opts ...hooks.Option) hooks.Hooks {
 	const id, version = "witness", "1"
 	seen := func(ctx context.Context, gate hooks.Gate, session, run string) error {
 		return noteAsked(ctx, path, gate, session, run)
@@ -34,31 +42,31 @@ func witness(path string) hooks.Hooks {
 	return hooks.Hooks{
 		BeforeInput: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
 			return hooks.BeforeInputResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeInput, in.SessionID, "-")
-		}),
+		}, opts...),
 		BeforeRunStart: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
 			return hooks.BeforeRunStartResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeRunStart, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		TransformContext: hooks.Named(id, version, func(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
 			return hooks.TransformContextResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateTransformContext, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		BeforeProviderHeaders: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
 			return hooks.BeforeProviderHeadersResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderHeaders, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		BeforeProviderRequest: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderRequest) (hooks.BeforeProviderRequestResult, error) {
 			return hooks.BeforeProviderRequestResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderRequest, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		AfterProviderResponse: hooks.Named(id, version, func(ctx context.Context, in hooks.AfterProviderResponse) (hooks.AfterProviderResponseResult, error) {
 			return hooks.AfterProviderResponseResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterProviderResponse, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		BeforeToolCall: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeToolCall, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		BeforeExecute: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
 			return hooks.BeforeExecuteResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeExecute, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 		AfterToolCall: hooks.Named(id, version, func(ctx context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
 			return hooks.AfterToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterToolCall, in.SessionID, in.RunID)
-		}),
+		}, opts...),
 	}
 }
 
@@ -138,9 +146,10 @@ var afterTheFact = []hooks.Gate{hooks.GateAfterToolCall, hooks.GateAfterProvider
 // recorded when the process died was asked once; any other that it had asked
 // for was asked again, under the same id. It returns them by id.
 //
-// The exceptions are a tool's output and a provider's answer: one that is lost
-// cannot be looked at again.
-func checkAskings(t *testing.T, lines []asked, ledger []ruled, pid int, inherited func(ruled) bool) map[string]*askings {
+// The exceptions are a tool's output and a provider's answer, one that is lost
+// cannot be looked at again, and what others are asked about at the gates of
+// lost.
+func checkAskings(t *testing.T, lines []asked, ledger []ruled, pid int, inherited func(ruled) bool, lost ...hooks.Gate) map[string]*askings {
 	t.Helper()
 	all := map[string]*askings{}
 	for _, l := range lines {
@@ -171,7 +180,7 @@ func checkAskings(t *testing.T, lines []asked, ledger []ruled, pid int, inherite
 		switch {
 		case a.rows == 1 && a.inherited && a.dead+a.alive == 1:
 		case a.rows == 1 && !a.inherited && a.dead <= 1 && a.alive == 1:
-		case a.rows == 0 && a.dead == 1 && a.alive == 0 && slices.Contains(afterTheFact, a.gate):
+		case a.rows == 0 && a.dead == 1 && a.alive == 0 && slices.Contains(append(lost, afterTheFact...), a.gate):
 		default:
 			t.Errorf("%s: %+v", id, *a)
 		}
