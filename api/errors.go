@@ -63,6 +63,7 @@ var foreseen = []struct {
 	{loop.ErrBlocked, connect.CodePermissionDenied, "input_blocked", "the message was refused by a check"},
 	{loop.ErrDecided, connect.CodeAborted, "already_decided", "the approval is already decided"},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
+	{loop.ErrBadState, connect.CodeFailedPrecondition, "bad_state", "the stored state of the run is broken"},
 	{loop.ErrNotRetryable, connect.CodeFailedPrecondition, "not_retryable", "the run cannot be retried"},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", "the session moved on in the meantime: try again"},
 	{loop.ErrUnavailable, connect.CodeUnavailable, "unavailable", "the database cannot be reached right now: try again"},
@@ -125,12 +126,15 @@ func (f *failure) addWhy(err error) {
 		blocked *loop.BlockedError
 		decided *loop.DecidedError
 		retry   *loop.RetryError
+		bad     *loop.BadStateError
 	)
 	switch {
 	case errors.As(err, &busy):
 		f.detail.ActiveRunId = busy.ActiveRunID
 	case errors.As(err, &retry):
 		f.message += ": " + retry.Problem
+	case errors.As(err, &bad):
+		f.message = bad.Error()
 	case errors.As(err, &blocked):
 		f.message = blocked.Error()
 		f.detail.Blocked = &agentdv1.BlockReason{Code: blocked.ReasonCode, Text: blocked.Reason}

@@ -39,6 +39,8 @@ var errorCases = []struct {
 	{&loop.DecidedError{Decision: event.DecisionDenied}, connect.CodeAborted, "already_decided", 409},
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", 409},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", 400},
+	{loop.ErrBadState, connect.CodeFailedPrecondition, "bad_state", 400},
+	{&loop.BadStateError{Seq: 7, Problem: "no"}, connect.CodeFailedPrecondition, "bad_state", 400},
 	{loop.ErrNotRetryable, connect.CodeFailedPrecondition, "not_retryable", 400},
 	{&loop.RetryError{RunID: "r", Problem: "it is running"}, connect.CodeFailedPrecondition, "not_retryable", 400},
 	{loop.ErrConflict, connect.CodeAborted, "conflict", 409},

@@ -48,6 +48,10 @@ func (c *Commands) DecideApproval(ctx context.Context, cmd DecideApproval) (Deci
 			out.Repeated = refusal == nil
 			return false
 		}
+		if d.endBad(c.NewID) {
+			refusal = d.bad
+			return true
+		}
 		reason, sanitized := event.CleanText(cmd.Reason)
 		d.add(event.ApprovalDecided{
 			ApprovalID: cmd.ApprovalID, CallID: call.ID, Decision: decision, ArgumentsSHA256: digest(call.final()),

@@ -20,6 +20,8 @@ type draft struct {
 	scope event.Scope
 	a     Append
 	err   error
+	// bad is set if state is not folded from events, because they cannot be.
+	bad *BadStateError
 	// worker and epoch stand in the decisions.
 	worker string
 	epoch  int64

@@ -44,7 +44,7 @@ type Holder struct {
 // Advance claims the run that j names and takes it as far as it goes: to its
 // end, or until h hands it back. It returns nil if there is nothing to do (a
 // stale ticket, a run that somebody else took), and [ErrLeaseLost] if the run
-// was taken away. When ctx ends it stops at once and writes nothing more; the
+// was taken away. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
 // lease is then left to expire.
 func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
@@ -57,6 +57,9 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 		r.state, err = e.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
 		return err
 	})
+	if errors.Is(err, ErrBadState) {
+		return r.endBadRun(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -183,7 +186,7 @@ func (r *runner) claimFact() event.Payload {
 	}
 	cause := event.ResumeRelease
 	switch run.ReleasedFor {
-	case event.ReleaseShutdown:
+	case event.ReleaseShutdown, event.ReleasePause, event.ReleaseForced:
 	case event.ReleaseWorkerDead:
 		cause = event.ResumeTakeover
 	case event.ReleaseBackoff:

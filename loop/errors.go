@@ -35,6 +35,9 @@ var (
 	ErrDecided = errors.New("approval is already decided")
 	// ErrRunEnded: the run is in a terminal state.
 	ErrRunEnded = errors.New("run has ended")
+	// ErrBadState: what is stored of the run cannot be read, and so nobody can
+	// go on with it.
+	ErrBadState = errors.New("stored state is broken")
 	// ErrNotRetryable: the run did not fail, or it failed for good.
 	ErrNotRetryable = errors.New("run cannot be retried")
 )

@@ -29,7 +29,8 @@ type Release struct {
 
 // ReleaseDead appends run.released for a run that a dead worker holds. That
 // raises the epoch, so the worker, should it still be alive, writes nothing
-// more. A run that was asked to stop ends here. The first time another is queued
+// more. A run that was asked to stop ends here, and so does one whose stored
+// state is broken. The first time another is queued
 // at once; then it waits longer each time, and after five it fails as poisoned. It returns false if there was
 // nothing to release.
 func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
@@ -53,6 +54,9 @@ func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
 			return true
 		}
 		d.add(release)
+		if d.endBad(c.NewID) {
+			return true
+		}
 		if d.run().Takeovers >= poisonedAfter {
 			d.add(closing(c.NewID, d.run(), string(event.FailPoisoned))...)
 			d.add(event.RunFailed{
@@ -70,12 +74,15 @@ func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
 
 // Requeue makes a new job for a queued run: one whose job was lost with its
 // worker, or whose delay is over. Ticket is the ticket that the caller saw; a
-// run that has moved on is left alone. It returns false if there was nothing
-// to do.
+// run that has moved on is left alone. One whose stored state is broken ends
+// here. It returns false if there was nothing to do.
 func (c *Commands) Requeue(ctx context.Context, j Job, cause string, actor event.Actor) (bool, error) {
 	return c.replan(ctx, j.TenantID, j.SessionID, j.RunID, actor, func(d *draft, r Run) bool {
 		if r.Status != RunQueued || r.Ticket != j.Ticket {
 			return false
+		}
+		if d.endBad(c.NewID) {
+			return true
 		}
 		d.add(event.RunQueued{Ticket: r.Ticket + 1, Cause: cause})
 		d.job(r.Ticket + 1)
@@ -98,14 +105,16 @@ func (d *draft) job(ticket int64) {
 }
 
 // replan loads a run, lets plan draft what follows, and appends it; on a
-// conflict it does all of that again. plan returns false if there is nothing
-// to do.
+// conflict it does all of that again. Of a run whose stored state is broken plan
+// gets what the tables say, and the draft says so. plan returns false if there
+// is nothing to do.
 func (c *Commands) replan(
 	ctx context.Context, tenantID, sessionID, runID string, actor event.Actor, plan func(*draft, Run) bool,
 ) (bool, error) {
 	for {
 		s, err := c.Log.Load(ctx, tenantID, sessionID, runID)
-		if err != nil {
+		var bad *BadStateError
+		if err != nil && !errors.As(err, &bad) {
 			return false, err
 		}
 		r, ok := s.Run(runID)
@@ -113,6 +122,7 @@ func (c *Commands) replan(
 			return false, ErrNotFound
 		}
 		d := newDraft(c.NewID, s, event.Scope{SessionID: sessionID, RunID: runID, At: c.Now(), Actor: actor})
+		d.bad = bad
 		if !plan(d, r) {
 			return false, nil
 		}

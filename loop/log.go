@@ -40,7 +40,9 @@ type Log interface {
 	// Load returns the state that an engine needs to advance a run: the run
 	// folded from its own events (of its deltas only those of a model call
 	// that is still open), the session's conversation, last seq and epoch,
-	// all from one snapshot. Other runs of the session are not in it.
+	// all from one snapshot. Other runs of the session are not in it. A run
+	// whose events or messages cannot be folded is a [BadStateError], and the
+	// state is then what the tables say: enough to end the run, and no more.
 	Load(ctx context.Context, tenantID, sessionID, runID string) (State, error)
 
 	// Approval finds the session and the run of an approval, by its id alone.

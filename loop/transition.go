@@ -17,6 +17,7 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 	},
 	RunEnqueued: {
 		event.TypeRunQueued: RunQueued,
+		event.TypeRunFailed: RunFailed,
 	},
 	RunQueued: {
 		event.TypeRunQueued:          RunQueued,
@@ -57,6 +58,7 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeRunQueued:          RunQueued,
 		event.TypeRunCancelRequested: RunWaiting,
 		event.TypeToolResult:         RunWaiting,
+		event.TypeRunFailed:          RunFailed,
 		event.TypeRunCancelled:       RunCancelled,
 	},
 	RunCompleted: {},

@@ -129,7 +129,7 @@ func scenes() map[string]scene {
 			event.TypeRunCreated: {run: enq}, event.TypeSessionDeleted: {},
 		})},
 		"enqueued": {log(created), status{run: enq}, to(status{run: enq}, row{
-			event.TypeRunQueued: {run: que}, event.TypeSessionDeleted: {run: enq},
+			event.TypeRunQueued: {run: que}, event.TypeRunFailed: {run: fai}, event.TypeSessionDeleted: {run: enq},
 		})},
 		"queued": {toQueued, status{run: que}, to(status{run: que}, row{
 			event.TypeRunQueued: {run: que}, event.TypeRunStarted: {run: run}, event.TypeRunCancelRequested: {run: que},
@@ -188,6 +188,7 @@ func scenes() map[string]scene {
 		})},
 		"waiting and settled": {log(toWaiting, denied, result), status{wai, ans, done}, to(status{wai, ans, done}, row{
 			event.TypeRunQueued: {que, ans, done}, event.TypeRunCancelRequested: {wai, ans, done}, event.TypeRunCancelled: {can, ans, done},
+			event.TypeRunFailed: {fai, ans, done},
 		})},
 		"queued again after an approval": {log(toWaiting, approved, event.RunQueued{Ticket: 2, Cause: "approval"}), status{que, ans, app}, to(status{que, ans, app}, row{
 			event.TypeRunQueued: {que, ans, app}, event.TypeRunResumed: {run, ans, app},

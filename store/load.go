@@ -26,7 +26,8 @@ func (s *Store) Events(ctx context.Context, tenantID, sessionID string, after in
 	return f.events, err
 }
 
-// Load implements [loop.Log]. It is one round trip and one snapshot.
+// Load implements [loop.Log]. It is one round trip and one snapshot, and
+// another of each for a run whose stored state is broken.
 func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (loop.State, error) {
 	session, ok := canonicalID(sessionID)
 	run, ok2 := canonicalID(runID)
@@ -36,6 +37,7 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 	var head []headRow
 	var messages []hooks.Message
 	var events []event.Event
+	var bad error
 	b := &pgx.Batch{}
 	b.Queue(beginSnapshot)
 	b.Queue(selectHead+`s.id = $2`, tenantID, session).Query(func(rows pgx.Rows) (err error) {
@@ -43,7 +45,13 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return err
 	})
 	b.Queue(selectMessages, tenantID, session).Query(func(rows pgx.Rows) (err error) {
-		messages, err = pgx.CollectRows(rows, scanMessage)
+		messages, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (hooks.Message, error) {
+			m, err := scanMessage(row)
+			if unreadable := new(json.UnmarshalTypeError); errors.As(err, &unreadable) {
+				bad, err = &loop.BadStateError{Seq: m.Position, Problem: "the message that stands there cannot be read"}, nil
+			}
+			return m, err
+		})
 		return err
 	})
 	b.Queue(selectRunEvents, tenantID, session, run).Query(func(rows pgx.Rows) (err error) {
@@ -58,19 +66,35 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return loop.State{}, loop.ErrNotFound
 	}
 	h := head[0]
-	state := loop.FoldAll(loop.State{
-		SessionID: h.ID, TenantID: h.TenantID, ExternalID: orZero(h.ExternalID),
-		Title: orZero(h.Title), User: orZero(h.UserID), Metadata: h.Metadata,
-	}, events)
+	state, err := loop.FoldRun(h.state(), events)
+	if err == nil {
+		err = bad
+	}
+	if err != nil {
+		return s.loadTables(ctx, tenantID, session, run, err)
+	}
 	if _, ok := state.Run(run); !ok {
 		return loop.State{}, loop.ErrNotFound
 	}
-	state.Messages, state.LastSeq, state.Epoch, state.Deleted = nil, h.LastSeq, h.Epoch, h.Deleted
-	state.Ledger = h.ledger()
+	state.Messages = nil
 	if len(messages) > 0 {
 		state.Messages = messages
 	}
-	return state, nil
+	return h.placed(state), nil
+}
+
+// state is the session as events that follow find it.
+func (r headRow) state() loop.State {
+	return loop.State{
+		SessionID: r.ID, TenantID: r.TenantID, ExternalID: orZero(r.ExternalID),
+		Title: orZero(r.Title), User: orZero(r.UserID), Metadata: r.Metadata,
+	}
+}
+
+// placed is s at the place that the session has reached.
+func (r headRow) placed(s loop.State) loop.State {
+	s.LastSeq, s.Epoch, s.Deleted, s.Ledger = r.LastSeq, r.Epoch, r.Deleted, r.ledger()
+	return s
 }
 
 const beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`

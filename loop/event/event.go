@@ -125,6 +125,16 @@ type Unknown struct {
 // EventType returns the stored type.
 func (u Unknown) EventType() Type { return u.Type }
 
+// Required reports whether the event says that a reader which does not know its
+// type must not go on: its payload has "required": true. Who adds a type that
+// moves a run marks it so.
+func (u Unknown) Required() bool {
+	var mark struct {
+		Required bool `json:"required"`
+	}
+	return json.Unmarshal(u.Raw, &mark) == nil && mark.Required
+}
+
 func encode(p Payload) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

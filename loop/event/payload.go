@@ -109,7 +109,8 @@ type RunQueued struct {
 	Ticket int64 `json:"ticket"`
 	// Cause is "" the first time, "approval" when people have answered,
 	// "job_lost" when a worker died between fetching the job and claiming the
-	// run, and [QueuedForRetry].
+	// run, "due" when its delay is over, "resumed" when it is no longer paused,
+	// and [QueuedForRetry].
 	Cause string `json:"cause,omitempty"`
 }
 
@@ -159,6 +160,11 @@ const (
 	// ReleaseBackoff: a model call failed, and the next is too far off to hold
 	// the run until then.
 	ReleaseBackoff ReleaseCause = "backoff"
+	// ReleasePause: somebody paused the run. It stays queued until it is
+	// resumed.
+	ReleasePause ReleaseCause = "pause"
+	// ReleaseForced: somebody ended the run; run.failed follows.
+	ReleaseForced ReleaseCause = "forced"
 )
 
 // RunReleased takes the lease away and queues the run again under Ticket.

@@ -54,6 +54,10 @@ const (
 	FailBlocked FailReason = "blocked"
 	// FailPoisoned: the run took too many workers down with it.
 	FailPoisoned FailReason = "poisoned"
+	// FailForced: somebody ended the run, whatever state it was in.
+	FailForced FailReason = "forced"
+	// FailBadState: the run's stored events or messages cannot be read.
+	FailBadState FailReason = "bad_state"
 	// FailTurnLimit, FailRepeatedCalls and FailTimeout: a limit of the agent.
 	FailTurnLimit     FailReason = "turn_limit"
 	FailRepeatedCalls FailReason = "repeated_calls"

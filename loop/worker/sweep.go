@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -95,59 +96,41 @@ func (s *sweeper) sweep(ctx context.Context) error {
 		return err
 	}
 	orphans, err := cfg.Leases.Orphans(ctx, sweepLimit)
-	if err != nil {
-		return err
-	}
-	if err := s.release(ctx, orphans); err != nil {
-		return err
-	}
+	// What fails for one run, or one look, keeps nobody else from the rest.
+	failed := errors.Join(err, s.release(ctx, orphans))
 	due, err := cfg.Leases.Due(ctx, sweepLimit)
-	if err != nil {
-		return err
-	}
-	if err := s.requeue(ctx, due, causeDue); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, err, s.requeue(ctx, due, causeDue))
 	s.sweeps++
 	if s.sweeps%lookAgain != 0 && len(dead) == 0 && len(orphans) == 0 {
-		return nil
+		return failed
 	}
-	return s.lookAgain(ctx)
+	return errors.Join(failed, s.lookAgain(ctx))
 }
 
 // lookAgain finds what went wrong without anybody's death, or before a claim.
 func (s *sweeper) lookAgain(ctx context.Context) error {
 	leases := s.inc.cfg.Leases
 	lost, err := leases.Lost(ctx, jobSettles, sweepLimit)
-	if err != nil {
-		return err
-	}
-	if err := s.requeue(ctx, lost, causeJobLost); err != nil {
-		return err
-	}
+	failed := errors.Join(err, s.requeue(ctx, lost, causeJobLost))
 	held, err := leases.Held(ctx, s.inc.id, s.inc.runs.ids())
 	if err != nil {
-		return err
+		return errors.Join(failed, err) // nothing is known of what was found before
 	}
 	s.left, held = aged(s, s.left, held, func(r loop.Release) (key, runID string) { return r.RunID, r.RunID })
-	if err := s.release(ctx, held); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, s.release(ctx, held))
 	fetched, err := leases.Fetched(ctx, s.inc.id, s.inc.runs.ids())
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
 	s.fetched, fetched = aged(s, s.fetched, fetched, func(j loop.Job) (key, runID string) {
 		return fmt.Sprintf("%s/%d", j.RunID, j.Ticket), j.RunID
 	})
-	if err := s.requeue(ctx, fetched, causeJobLost); err != nil {
-		return err
-	}
+	failed = errors.Join(failed, s.requeue(ctx, fetched, causeJobLost))
 	if time.Since(s.forgetting) < forgetEvery {
-		return nil
+		return failed
 	}
 	s.forgetting = time.Now()
-	return leases.Forget(ctx, keepGone)
+	return errors.Join(failed, leases.Forget(ctx, keepGone))
 }
 
 // aged returns what was found now, with the time at which it was first found,
