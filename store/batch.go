@@ -196,8 +196,8 @@ func (w *writing) readLocked(rows pgx.Rows) error {
 }
 
 // pick takes one value of every request, as a parameter of a statement.
-func pick[V any](group []*request, value func(*request) V) pgtype.FlatArray[V] {
-	out := make(pgtype.FlatArray[V], len(group))
+func pick[V any](group []*request, value func(*request) V) values[V] {
+	out := make(values[V], len(group))
 	for i, r := range group {
 		out[i] = value(r)
 	}

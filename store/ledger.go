@@ -255,10 +255,11 @@ func deletedArgs(rows []row[request]) []any {
 // arrayLiteral writes texts as Postgres reads an array: a parameter cannot
 // hold one array per row.
 func arrayLiteral(texts []string) string {
-	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 	quoted := make([]string, len(texts))
 	for i, s := range texts {
-		quoted[i] = `"` + escape.Replace(s) + `"`
+		quoted[i] = `"` + arrayEscapes.Replace(s) + `"`
 	}
 	return "{" + strings.Join(quoted, ",") + "}"
 }
+
+var arrayEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`)

@@ -152,8 +152,8 @@ type row[T any] struct {
 }
 
 // column picks one field of every row, as a parameter of a statement.
-func column[T, V any](rows []row[T], field func(*T) V) pgtype.FlatArray[V] {
-	out := make(pgtype.FlatArray[V], len(rows))
+func column[T, V any](rows []row[T], field func(*T) V) values[V] {
+	out := make(values[V], len(rows))
 	for i, r := range rows {
 		out[i] = field(r.v)
 	}
@@ -161,9 +161,9 @@ func column[T, V any](rows []row[T], field func(*T) V) pgtype.FlatArray[V] {
 }
 
 // owners are the two columns that every statement joins on.
-func owners[T any](rows []row[T]) (sessions, appends pgtype.FlatArray[pgtype.UUID]) {
-	sessions = make(pgtype.FlatArray[pgtype.UUID], len(rows))
-	appends = make(pgtype.FlatArray[pgtype.UUID], len(rows))
+func owners[T any](rows []row[T]) (sessions, appends values[pgtype.UUID]) {
+	sessions = make(values[pgtype.UUID], len(rows))
+	appends = make(values[pgtype.UUID], len(rows))
 	for i, r := range rows {
 		sessions[i], appends[i] = r.of.sessionID, r.of.id
 	}

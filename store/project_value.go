@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,7 +19,7 @@ import (
 // gives that form back.
 func parseID(s string) (pgtype.UUID, error) {
 	id, err := uuid.Parse(s)
-	if err != nil || id.String() != s {
+	if err != nil || len(s) != idLength || strings.ToLower(s) != s {
 		return pgtype.UUID{}, fmt.Errorf("%q is not a UUID", event.Shorten(s, 80))
 	}
 	return pgtype.UUID{Bytes: id, Valid: true}, nil
