@@ -107,15 +107,6 @@ func Decode(e Event) (Payload, error) {
 	return p, nil
 }
 
-// AsStored is [Decode] of an event that [New] has made of p. A delta, of which
-// there are many, is not decoded if that would give p again.
-func AsStored(e Event, p Payload) (Payload, error) {
-	if d, ok := p.(AssistantDelta); ok && clean(d.Text) && clean(d.BlockID) && clean(string(d.Lane)) {
-		return p, nil
-	}
-	return Decode(e)
-}
-
 // Unknown is the payload of an event whose type this binary does not know.
 type Unknown struct {
 	Type Type
