@@ -6,7 +6,7 @@ import (
 )
 
 // AsStored is [Decode] of an event that [New] has made of p. Almost always that
-// is p again; then it is p that is returned, and nothing is decoded.
+// is p again: then nothing is decoded, and p must not be changed any more.
 func AsStored(e Event, p Payload) (Payload, error) {
 	if asIs(reflect.ValueOf(p)) {
 		return p, nil
