@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/seed-2ca4966b/agentd/hooks"
 )
 
 const (
@@ -21,6 +19,7 @@ const (
 	vsOwnSQL  = "runs ÷ own SQL"
 	vsOwnCPU  = "CPU ÷ own SQL's"
 	vsNone    = "÷ without hooks"
+	vsOff     = "on ÷ off"
 	vsFast    = "slow ÷ fast"
 	slowdown  = "the same for own SQL"
 
@@ -51,7 +50,7 @@ func (b *bench) measureRuns(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := b.addRuns(ctx, b.pg, partRuns, at(c), c, referenceHooks()); err != nil {
+		if err := b.addRuns(ctx, b.pg, partRuns, at(c), c, stackConfig{hooks: referenceHooks()}); err != nil {
 			return err
 		}
 		base, both := "own SQL "+at(min(c, maxOwnSQL)), func(item string) float64 {
@@ -67,13 +66,21 @@ func (b *bench) measureRuns(ctx context.Context) error {
 func (b *bench) measureLedger(ctx context.Context) error {
 	name := func(n int) string { return fmt.Sprintf("%d hooks %s", n, at(b.gatesAt)) }
 	for _, n := range b.hooks {
-		if err := b.addRuns(ctx, b.pg, partLedger, name(n), b.gatesAt, evenHooks(n)); err != nil {
+		if err := b.addRuns(ctx, b.pg, partLedger, name(n), b.gatesAt, stackConfig{hooks: evenHooks(n)}); err != nil {
 			return err
 		}
 		if n > 0 {
 			b.addRatio(partLedger, name(n), vsNone, b.last(partLedger, name(n), rate), b.last(partLedger, name(0), rate))
 		}
 	}
+	off, on := "off "+at(b.gatesAt), "on "+at(b.gatesAt)
+	if err := b.addRuns(ctx, b.pg, partLedger, off, b.gatesAt, stackConfig{hooks: referenceHooks(), unrecorded: true}); err != nil {
+		return err
+	}
+	if err := b.addRuns(ctx, b.pg, partLedger, on, b.gatesAt, stackConfig{hooks: referenceHooks()}); err != nil {
+		return err
+	}
+	b.addRatio(partLedger, at(b.gatesAt), vsOff, b.last(partLedger, on, rate), b.last(partLedger, off, rate))
 	return nil
 }
 
@@ -92,7 +99,7 @@ func (b *bench) measureSlowDisk(ctx context.Context) error {
 		if err := b.addOwnSQL(ctx, side.pg, partSlow, side.name+"own SQL "+at(c), c); err != nil {
 			return err
 		}
-		if err := b.addRuns(ctx, side.pg, partSlow, side.name+at(c), c, referenceHooks()); err != nil {
+		if err := b.addRuns(ctx, side.pg, partSlow, side.name+at(c), c, stackConfig{hooks: referenceHooks()}); err != nil {
 			return err
 		}
 	}
@@ -106,15 +113,16 @@ func (b *bench) measureSlowDisk(ctx context.Context) error {
 
 // sessionsFor is how many sessions a measurement can use up at most.
 func (b *bench) sessionsFor(c int) int {
-	perSecond := 1500.0
+	perSecond := 2500.0
 	if c == 1 {
 		perSecond = 400
 	}
 	return int((b.warm+b.time).Seconds()*perSecond) + 2*c
 }
 
-// addRuns measures reference runs on a database of their own.
-func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c int, h hooks.Hooks) error {
+// addRuns measures reference runs on a database of their own, under the hooks
+// of cfg.
+func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c int, cfg stackConfig) error {
 	if err := b.measureOverhead(ctx); err != nil {
 		return err
 	}
@@ -131,7 +139,8 @@ func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c 
 		return err
 	}
 	cpu, groups := selfCPU(), &appends{}
-	done, err := playRuns(ctx, stackConfig{url: url, model: instantModel{}, hooks: h, tracer: groups}, ids, c, b.warm, b.time)
+	cfg.url, cfg.model, cfg.tracer = url, instantModel{}, groups
+	done, err := playRuns(ctx, cfg, ids, c, b.warm, b.time)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ var aims = []aim{
 	{"1000 streams p99", partPaced, "1000" + streamsHint, addedTime + " p99", true, 25},
 	{"first event", partIdle, "one message", "first event p50", true, 6},
 	{"first delta", partIdle, "one message", "first delta p50", true, 6},
-	{"ledger on/off", partLedger, "1 hooks c=64", vsNone, false, 0.9},
+	{"ledger on/off", partLedger, "c=64", vsOff, false, 0.9},
 	{"10k clients", partClients, "10000 idle clients", "agentd memory", true, 400},
 	{"replay first", partReplay, "100000 events", "first event p50", true, 50},
 	{"slow/fast disk", partSlow, "c=64", vsFast, false, 0.5},

@@ -36,6 +36,8 @@ type stackConfig struct {
 	hooks hooks.Hooks
 	// tracer sees what the pool sends; nil sees nothing.
 	tracer pgx.QueryTracer
+	// unrecorded lets hooks decide and leaves out what they said.
+	unrecorded bool
 	// idle leaves the worker out.
 	idle bool
 	log  *slog.Logger // nil discards
@@ -81,15 +83,19 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 		return nil, err
 	}
 	asker := &hooks.Asker{HookSet: set.Digest}
+	var runs loop.Log = s.store
+	if cfg.unrecorded {
+		runs = unrecorded{s.store}
+	}
 	s.commands = &loop.Commands{
-		Log: s.store, Agents: []string{agentName, demoAgent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
+		Log: runs, Agents: []string{agentName, demoAgent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
 	if cfg.idle {
 		return s, nil
 	}
 	agent := loop.Agent{Name: agentName, Model: cfg.model, ModelName: modelName, System: "Answer briefly.", Tools: []loop.Tool{lookupTool{}}}
 	engine := &loop.Engine{
-		Log: s.store, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
+		Log: runs, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
 	w, err := worker.New(worker.Config{
 		Pool: s.pool, Engine: engine, Commands: s.commands, Leases: store.NewLeases(s.store),
@@ -103,6 +109,15 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 	}
 	s.worker = w
 	return s, nil
+}
+
+// unrecorded is a log without a ledger, to see what the ledger costs.
+type unrecorded struct{ loop.Log }
+
+// Append implements loop.Log.
+func (u unrecorded) Append(ctx context.Context, a loop.Append) (loop.Appended, error) {
+	a.Ledger = nil
+	return u.Log.Append(ctx, a)
 }
 
 // stop ends everything, the pool last.
