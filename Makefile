@@ -125,8 +125,8 @@ release-protos: need-go $(BUF) ## Take the protos as they are for released; what
 	$(BUF) build --as-file-descriptor-set --exclude-source-info -o $(RELEASED)
 
 .PHONY: record
-record: need-go setup-run ## Record the session that README.md shows, and the columns in docs/sql.md
-	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd
+record: need-go setup-run ## Record the session that README.md shows, the columns in docs/sql.md and the deaths in docs/durability.md
+	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd ./loop
 
 .PHONY: setup
 setup: ## Install what tests need: gcc, libc6-dev, postgresql, python3, curl (Debian, as root)

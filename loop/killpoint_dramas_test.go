@@ -1,0 +1,188 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
+)
+
+// drama is a conversation, and what its client asks for.
+type drama struct {
+	name string
+	// plot is the name in more words.
+	plot        string
+	model       looptest.Model
+	tools       []prop
+	permissions []loop.Permission
+	// slow is a gate whose hooks are always asked about durable facts only.
+	slow hooks.Gate
+	// before happens while nobody dies.
+	before func(t *testing.T, k *staged)
+	// acts are asked for one after the other: when no worker is at work on the
+	// run, or when nothing happens any more.
+	acts []act
+}
+
+// act is a request of a client. Asked again, it is the same request.
+type act func(t *testing.T, k *staged) error
+
+// prop is a tool.
+type prop struct {
+	name       string
+	idempotent bool
+	takes      time.Duration
+}
+
+const forever = 1000 * time.Hour
+
+var dramas = []drama{
+	{
+		name: "text", plot: "A message, and an answer in three parts.",
+		model: speaks, acts: []act{starts("hi")},
+	},
+	{
+		name: "two parallel tools", plot: "`again` is idempotent, `once` is not. Both take effect at once; `again` returns first.",
+		model: asksFor("again", "once"), acts: []act{starts("hi")},
+		tools: []prop{{"again", true, 5 * time.Millisecond}, {"once", false, 10 * time.Millisecond}},
+	},
+	{
+		name: "a tool whose output a hook checks", plot: "`pay` is not idempotent, and the hook at `AfterToolCall` is not pure: that the tool ran is durable before it is asked.",
+		model: asksFor("pay"), acts: []act{starts("hi")},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, slow: hooks.GateAfterToolCall,
+	},
+	{
+		name: "a tool that a person approves", plot: "`pay` is not idempotent.",
+		model: asksFor("pay"), acts: []act{starts("hi"), decides(true)},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+	},
+	{
+		name: "a tool that a person denies", plot: "The same call, and the other answer.",
+		model: asksFor("pay"), acts: []act{starts("hi"), decides(false)},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+	},
+	{
+		name: "a cancel in an answer", plot: "The model says “once upon” and then nothing more.",
+		model: stalls(nil, looptest.Text("once "), looptest.Text("upon")), acts: []act{starts("hi"), cancels},
+	},
+	{
+		// Only a tool that may be repeated is still at work after a death.
+		name: "a cancel in a tool", plot: "`once` is not idempotent and has returned; `slow` is, and is at work when the cancel comes.",
+		model: asksFor("once", "slow"), acts: []act{starts("hi"), cancels},
+		tools: []prop{{"once", false, 5 * time.Millisecond}, {"slow", true, forever}},
+	},
+	{
+		name: "a cancel while a person is asked", plot: "Nobody decides about `pay`.",
+		model: asksFor("pay"), acts: []act{starts("hi"), cancels},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+	},
+	{
+		name: "a message that is edited", plot: "“hi” was answered, and “hello” takes its place (`replace_from`).",
+		model: speaks, acts: []act{edits},
+		before: func(t *testing.T, k *staged) {
+			t.Helper()
+			k.Advance(t, k.Start(t, k.id, "hi"))
+		},
+	},
+	{
+		name: "a failed run that is taken up again", plot: "The provider breaks off in the middle of the answer, which fails the run; then somebody retries it.",
+		model: breaksOff, acts: []act{starts("hi"), retries},
+	},
+}
+
+// speaks answers with text.
+var speaks = looptest.Answers(looptest.Answer(looptest.Text("hello "), looptest.Text("there"), looptest.Finish(stream.FinishStop)))
+
+// asksFor is a model that says something, calls the tools, and says that it is
+// done.
+func asksFor(tools ...string) looptest.Model {
+	first := []any{looptest.Text("let me see")}
+	for _, n := range tools {
+		first = append(first, looptest.ToolCall("p-"+n, n, `{}`))
+	}
+	return looptest.Answers(
+		looptest.Answer(append(first, looptest.Finish(stream.FinishToolCalls))...),
+		looptest.Answer(looptest.Text("all done"), looptest.Finish(stream.FinishStop)),
+	)
+}
+
+// breaksOff fails in the middle of each answer of a run's first turn.
+func breaksOff(ctx context.Context, req loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+	if req.Turn > 1 || req.Messages[len(req.Messages)-1].Text() != "hi" {
+		speaks(ctx, req, yield)
+		return
+	}
+	fails(errModel, looptest.Text("hel"))(ctx, req, yield)
+}
+
+func starts(text string) act {
+	return func(t *testing.T, k *staged) error {
+		t.Helper()
+		return k.start(t, loop.StartRun{Text: text, IdempotencyKey: "key"})
+	}
+}
+
+// edits takes back the first message of the conversation.
+func edits(t *testing.T, k *staged) error {
+	t.Helper()
+	return k.start(t, loop.StartRun{Text: "hello", ReplaceFrom: k.first(t), IdempotencyKey: "key"})
+}
+
+// first is the message that the session's first run answers.
+func (k *staged) first(t *testing.T) string {
+	t.Helper()
+	for _, e := range k.Events(t, k.id) {
+		if e.RunID != "" {
+			return k.Run(t, loop.Job{SessionID: k.id, RunID: e.RunID}).MessageID
+		}
+	}
+	t.Fatal("the session has no run")
+	return ""
+}
+
+func (k *staged) start(t *testing.T, cmd loop.StartRun) error {
+	t.Helper()
+	cmd.TenantID, cmd.SessionID, cmd.Actor = looptest.Tenant, k.id, looptest.Tester
+	run, err := k.Commands.StartRun(t.Context(), cmd)
+	if err == nil {
+		k.job = job(k.id, run)
+	}
+	return err
+}
+
+// decides answers the one approval of the run.
+func decides(yes bool) act {
+	return func(t *testing.T, k *staged) error {
+		t.Helper()
+		if k.approval == "" {
+			open := openApprovals(t, k.Bench, k.job)
+			if len(open) != 1 {
+				t.Fatalf("%d approvals are open, and the run is %+v", len(open), k.Run(t, k.job))
+			}
+			k.approval = open[0]
+		}
+		_, err := k.Commands.DecideApproval(t.Context(), loop.DecideApproval{
+			TenantID: looptest.Tenant, ApprovalID: k.approval, Approve: yes, Reason: "said a person", Actor: looptest.Tester,
+		})
+		return err
+	}
+}
+
+func cancels(t *testing.T, k *staged) error {
+	t.Helper()
+	return cancel(t, k.Bench, k.job)
+}
+
+func retries(t *testing.T, k *staged) error {
+	t.Helper()
+	got, err := again(t, k.Bench, k.job)
+	if err == nil && got.Seq == 0 {
+		return errors.New("the retry does not say from where to watch")
+	}
+	return err
+}
