@@ -35,6 +35,8 @@ type Commands interface {
 	RetryRun(ctx context.Context, cmd loop.RetryRun) (loop.RetriedRun, error)
 	// CancelRun may be repeated; [loop.ErrRunEnded] if the run ended otherwise.
 	CancelRun(ctx context.Context, cmd loop.CancelRun) error
+	// FailRun ends a run by force; [loop.ErrRunEnded] if it had ended.
+	FailRun(ctx context.Context, cmd loop.FailRun) error
 }
 
 var _ Commands = (*loop.Commands)(nil)
@@ -74,11 +76,13 @@ type Feed interface {
 	Next(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error)
 }
 
-// Config is what the API is made of. Commands, Reader and Feed are required.
+// Config is what the API is made of. Commands, Reader, Feed and Pauses
+// are required.
 type Config struct {
 	Commands Commands
 	Reader   Reader
 	Feed     Feed
+	Pauses   Pauses
 	// APIKey guards every route but /healthz; "" lets everybody in who connects
 	// from this machine (see the package comment).
 	APIKey string
@@ -106,6 +110,7 @@ const rpcPrefix = "/agentd.v1."
 
 type server struct {
 	Config
+	pauseWatch pauseWatch
 }
 
 // New returns the handler of all routes. It starts nothing.
@@ -137,6 +142,7 @@ func New(c Config) http.Handler {
 	inner.Handle(agentdv1connect.NewRunServiceHandler(&runService{server: s}, options))
 	inner.Handle(agentdv1connect.NewApprovalServiceHandler(&approvalService{server: s}, options))
 	inner.Handle(agentdv1connect.NewLedgerServiceHandler(&ledgerService{server: s}, options))
+	inner.Handle(agentdv1connect.NewAdminServiceHandler(&adminService{server: s}, options))
 	inner.Handle("GET /v1/sessions/{id}/events", &sse.Handler{
 		Open: s.openSSE, Fail: s.fail, WriteTimeout: c.WriteTimeout, Log: c.Log,
 	})

@@ -61,7 +61,7 @@ func procedures() map[string]protoreflect.MethodDescriptor {
 	all := map[string]protoreflect.MethodDescriptor{}
 	for _, f := range []protoreflect.FileDescriptor{
 		agentdv1.File_agentd_v1_session_service_proto, agentdv1.File_agentd_v1_run_service_proto,
-		agentdv1.File_agentd_v1_approval_service_proto, agentdv1.File_agentd_v1_ledger_service_proto,
+		agentdv1.File_agentd_v1_approval_service_proto, agentdv1.File_agentd_v1_ledger_service_proto, agentdv1.File_agentd_v1_admin_service_proto,
 	} {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
@@ -248,8 +248,12 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 		{"LedgerService/ListDecisions", fmt.Sprintf(`{"sessionId":%q}`, session)},
 		{"RunService/RetryRun", fmt.Sprintf(`{"runId":%q}`, failed)},
 		{"RunService/CancelRun", fmt.Sprintf(`{"runId":%q}`, run)},
+		{"AdminService/Pause", `{"scope":"PAUSE_SCOPE_AGENT","agent":"main","reason":"r"}`},
+		{"AdminService/ListPauses", `{}`},
+		{"AdminService/FailRun", fmt.Sprintf(`{"runId":%q,"reason":"r"}`, b.start(t, b.newSession(t), "hi").RunID)},
 		{"SessionService/DeleteSession", fmt.Sprintf(`{"sessionId":%q}`, session)},
 		{"RunService/StartRun", fmt.Sprintf(`{"sessionId":%q,"text":"hi"}`, b.newSession(t))},
+		{"AdminService/Resume", `{"scope":"PAUSE_SCOPE_AGENT","agent":"main"}`},
 	} {
 		path := "/agentd.v1." + ask.call
 		m, ok := calls[path]

@@ -42,6 +42,7 @@ func (s *runService) StartRun(ctx context.Context, req *connect.Request[agentdv1
 	return connect.NewResponse(&agentdv1.StartRunResponse{
 		RunId: run.RunID, MessageId: run.MessageID, AssistantMessageId: run.AssistantMessageID,
 		After: uint64(run.Seq), AlreadyStarted: run.Repeated, Handled: run.Handled, Reply: run.Reply,
+		Pause: s.pauseOfRun(ctx, p.tenantID, run.RunID),
 	}), nil
 }
 

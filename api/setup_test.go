@@ -34,6 +34,7 @@ const tenant = "default"
 type backend struct {
 	*looptest.Log
 	*loop.Commands
+	pauses *pauses
 
 	mu sync.Mutex
 	// sessions are in order of creation.
@@ -46,7 +47,7 @@ type backend struct {
 
 func newBackend() *backend {
 	log := looptest.NewLog()
-	return &backend{Log: log, Commands: &loop.Commands{
+	return &backend{Log: log, pauses: &pauses{}, Commands: &loop.Commands{
 		Log: log, Agents: []string{"main", "other"}, NewID: uuid.NewString, Now: time.Now,
 	}}
 }
@@ -339,7 +340,7 @@ func setup(t *testing.T, options ...option) *bundle {
 	t.Helper()
 	b := &bundle{backend: newBackend(), logged: &lockedBuffer{}}
 	c := api.Config{
-		Commands: b.backend, Reader: b.backend, Feed: b.backend,
+		Commands: b.backend, Reader: b.backend, Feed: b.backend, Pauses: b.pauses,
 		Log: slog.New(slog.NewJSONHandler(b.logged, nil)),
 	}
 	server := httptest.NewUnstartedServer(nil)

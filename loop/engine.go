@@ -39,12 +39,16 @@ type Holder struct {
 	// a model call is made again elsewhere, a tool that was entered counts as
 	// of unknown outcome unless it is idempotent. Nil never does.
 	Interrupt <-chan struct{}
+	// Paused reports whether the runs of an agent are paused: then none is
+	// claimed, and one that is held is handed back after its step. Nil never
+	// does.
+	Paused func(tenantID, agent string) bool
 }
 
 // Advance claims the run that j names and takes it as far as it goes: to its
 // end, or until h hands it back. It returns nil if there is nothing to do (a
 // stale ticket, a run that somebody else took), and [ErrLeaseLost] if the run
-// was taken away. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
+// was taken away, and [ErrPaused] for a job that may not claim now. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
 // lease is then left to expire.
 func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
@@ -137,6 +141,9 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	if !r.claimable() {
 		return false, nil
 	}
+	if r.paused() && !run.CancelRequested {
+		return false, &PausedError{Agent: run.Agent}
+	}
 	r.facts = []event.Payload{r.claimFact()}
 	t, _ := run.Turn()
 	again := t.Status == TurnAnswered && !run.CancelRequested
@@ -173,6 +180,10 @@ func (r *runner) insists(g gates) bool {
 func (r *runner) claimable() bool {
 	run := r.run()
 	return run.Status == RunQueued && run.Ticket == r.job.Ticket && !r.state.Deleted
+}
+
+func (r *runner) paused() bool {
+	return r.holder.Paused != nil && r.holder.Paused(r.job.TenantID, r.run().Agent)
 }
 
 // lost reports whether somebody else got the run before it was claimed here.
@@ -316,7 +327,7 @@ func (r *runner) planner() planner {
 	agent, known := r.engine.Agents[r.run().Agent]
 	p := planner{
 		newID: r.engine.NewID, agent: agent, known: known, overdue: r.overdue(),
-		leaving: closed(r.holder.Leaving) || closed(r.holder.Interrupt),
+		leaving: closed(r.holder.Leaving) || closed(r.holder.Interrupt), paused: r.paused(),
 	}
 	if r.retryIn > 0 {
 		at := r.engine.Now().Add(r.retryIn).UTC().Truncate(time.Microsecond)

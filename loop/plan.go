@@ -57,6 +57,8 @@ type planner struct {
 	known bool
 	// leaving asks for the run to be handed back at the next step.
 	leaving bool
+	// paused asks for the same, until the run is resumed.
+	paused bool
 	// overdue says that the run's time is over.
 	overdue bool
 	// retryAt is set if the next model call is too far off to wait for it.
@@ -95,6 +97,9 @@ func (p planner) next(s State, r Run) step {
 		return step{write: []event.Payload{released}, act: actEnd, release: true}
 	case p.leaving:
 		released.Cause = event.ReleaseShutdown
+		return step{write: []event.Payload{released}, act: actEnd, release: true}
+	case p.paused:
+		released.Cause = event.ReleasePause
 		return step{write: []event.Payload{released}, act: actEnd, release: true}
 	}
 	return st

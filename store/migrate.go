@@ -223,14 +223,15 @@ func newestMigration() (int64, error) {
 
 // SQLSTATE codes that mean something here.
 const (
-	codeUndefinedTable   = "42P01"
-	codeUndefinedObject  = "42704"
-	codeDuplicateObject  = "42710"
-	codeUniqueViolation  = "23505"
-	codeInternalError    = "XX000" // "tuple concurrently updated" has no code of its own
-	codeInsufficientPriv = "42501"
-	codeNoDataFound      = "P0002"
-	codeObjectInUse      = "55006"
+	codeUndefinedTable      = "42P01"
+	codeUndefinedObject     = "42704"
+	codeDuplicateObject     = "42710"
+	codeUniqueViolation     = "23505"
+	codeForeignKeyViolation = "23503"
+	codeInternalError       = "XX000" // "tuple concurrently updated" has no code of its own
+	codeInsufficientPriv    = "42501"
+	codeNoDataFound         = "P0002"
+	codeObjectInUse         = "55006"
 )
 
 func hasCode(err error, codes ...string) bool {

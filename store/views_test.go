@@ -193,7 +193,7 @@ func TestStuckSaysWhy(t *testing.T) {
 		later time.Duration
 		want  []string
 	}{
-		"QueuedAndNoWorker": {queued, time.Minute, []string{"queued|no worker is alive"}},
+		"QueuedAndNoWorker": {queued, time.Minute, []string{"queued|no_worker|no worker is alive"}},
 		"QueuedForAMoment":  {queued, 5 * time.Second, nil},
 		"QueuedAndNotDue": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
@@ -206,33 +206,73 @@ func TestStuckSaysWhy(t *testing.T) {
 			t.Helper()
 			queued(t, db, s)
 			aliveWorker(t, db, looptest.NewID())
-		}, time.Minute, []string{"queued|no worker has claimed it"}},
+		}, time.Minute, []string{"queued|job_lost|its job is lost: no worker will be told of it"}},
+		"QueuedAndItsJobIsThere": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			queued(t, db, s)
+			aliveWorker(t, db, looptest.NewID())
+			exec(t, db, `INSERT INTO agentd.river_job (args, kind, queue, state, max_attempts)
+				SELECT jsonb_build_object('run_id', id::text, 'ticket', ticket), 'agentd_advance', 'runs', 'available', 1 FROM agentd.runs`)
+		}, time.Minute, []string{"queued|not_claimed|no worker has claimed it"}},
+		"QueuedAndItsJobIsWithADeadWorker": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			queued(t, db, s)
+			aliveWorker(t, db, looptest.NewID())
+			exec(t, db, `INSERT INTO agentd.river_job (args, kind, queue, state, max_attempts, attempted_by)
+				SELECT jsonb_build_object('run_id', id::text, 'ticket', ticket), 'agentd_advance', 'runs', 'running', 1, '{gone}' FROM agentd.runs`)
+		}, time.Minute, []string{"queued|job_lost|its job is lost: no worker will be told of it"}},
+		"QueuedAndAllAreDrained": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			queued(t, db, s)
+			aliveWorker(t, db, looptest.NewID())
+			if _, err := s.Drain(t.Context(), "", looptest.Tester); err != nil {
+				t.Fatal(err)
+			}
+		}, time.Minute, []string{"queued|drained|all workers are drained"}},
+		"QueuedAndPaused": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			queued(t, db, s)
+			if _, err := s.Pause(t.Context(), loop.Pause{TenantID: looptest.Tenant, Agent: "demo", Reason: "it spends too much", By: looptest.Tester}); err != nil {
+				t.Fatal(err)
+			}
+		}, time.Minute, []string{"queued|paused|it is paused by " + looptest.Tester.ID + ": it spends too much"}},
+		"QueuedAndAnotherAgentIsPaused": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			queued(t, db, s)
+			if _, err := s.Pause(t.Context(), loop.Pause{TenantID: looptest.Tenant, Agent: "other", By: looptest.Tester}); err != nil {
+				t.Fatal(err)
+			}
+		}, time.Minute, []string{"queued|no_worker|no worker is alive"}},
+		"QueuedAfterThreeDeaths": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
+			t.Helper()
+			die(t, s, 3)
+		}, time.Minute, []string{"queued|poisoned_soon|3 workers in a row died over it; at 5 it fails as poisoned"}},
 		"EnqueuedBehindNothing": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			id := newSession(t, s)
 			mustAppend(t, s, appendOf(id, 1, encode(t, id, looptest.NewID(), 0,
 				event.RunCreated{Agent: "a", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID()})))
-		}, time.Minute, []string{"enqueued|it is behind no other run and nobody queued it"}},
+		}, time.Minute, []string{"enqueued|not_promoted|it is behind no other run and nobody queued it"}},
 		"RunningOnAWorkerThatIsNotThere": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			started(t, s)
-		}, time.Minute, []string{"running|its worker is not known"}},
-		"RunningOnADeadWorker":    {runningOn(`dead_at = now(), declared_by = id`), time.Minute, []string{"running|its worker was declared dead and the run was not released"}},
-		"RunningOnAStoppedWorker": {runningOn(`stopped_at = now()`), time.Minute, []string{"running|its worker stopped and did not release it"}},
+		}, time.Minute, []string{"running|worker_gone|its worker is not known"}},
+		"RunningOnADeadWorker":    {runningOn(`dead_at = now(), declared_by = id`), time.Minute, []string{"running|worker_gone|its worker was declared dead and the run was not released"}},
+		"RunningOnAStoppedWorker": {runningOn(`stopped_at = now()`), time.Minute, []string{"running|worker_gone|its worker stopped and did not release it"}},
 		"RunningOnALeaseThatRanOut": {runningOn(`alive_until = now()`), time.Minute,
-			[]string{"running|its worker's lease ran out and nobody declared it dead"}},
-		"RunningAndTheModelIsSilent": {runningOn(`version = ''`), 2 * time.Minute, []string{"running|the model m has said nothing more"}},
+			[]string{"running|worker_gone|its worker's lease ran out and nobody declared it dead"}},
+		"RunningAndTheModelIsSilent": {runningOn(`version = ''`), 2 * time.Minute, []string{"running|model_silent|the model m has said nothing more"}},
 		"RunningForAMoment":          {runningOn(`version = ''`), 30 * time.Second, nil},
 		"RunningATool": {runningATool(event.ToolStarted{Attempt: 1}), 2 * time.Minute,
-			[]string{"running|it waits for the tool look"}},
-		"RunningAndIdle":    {runningATool(nil), 2 * time.Minute, []string{"running|its worker takes no further step"}},
-		"WaitingForAnHour":  {waitingRun, 2 * time.Hour, []string{"waiting|nobody has answered whether it may call remove"}},
+			[]string{"running|tool_silent|it waits for the tool look"}},
+		"RunningAndIdle":    {runningATool(nil), 2 * time.Minute, []string{"running|no_progress|its worker takes no further step"}},
+		"WaitingForAnHour":  {waitingRun, 2 * time.Hour, []string{"waiting|waiting_for_approval|nobody has answered whether it may call remove"}},
 		"WaitingForAMinute": {waitingRun, 2 * time.Minute, nil},
 		"WaitingForNothing": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			p := park(t, s)
 			mustAppend(t, s, p.answer(t, s, event.DecisionDenied))
-		}, time.Minute, []string{"waiting|everything is answered and nobody queued it"}},
+		}, time.Minute, []string{"waiting|not_queued|everything is answered and nobody queued it"}},
 		"Completed": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			oneRun(t, s)
@@ -243,9 +283,22 @@ func TestStuckSaysWhy(t *testing.T) {
 			db := storetest.New(t)
 			test.make(t, db, startStore(t, db, store.Options{Queue: jobs{}}))
 			db.ShiftClock(t, test.later)
-			got := lines(t, db, `SELECT status, why FROM agentd.stuck WHERE stuck_for > '0' AND since < agentd.clock()`)
+			got := lines(t, db, `SELECT status, reason, why FROM agentd.stuck WHERE stuck_for > '0' AND since < agentd.clock()`)
 			wantLines(t, "stuck", got, test.want)
 		})
+	}
+}
+
+// die stores a run over which so many workers have died.
+func die(t *testing.T, s *store.Store, deaths int64) {
+	t.Helper()
+	id, runID := started(t, s)
+	for n := int64(1); n <= deaths; n++ {
+		events := []event.Event{encode(t, id, runID, 0, event.RunReleased{Cause: event.ReleaseWorkerDead, WorkerID: looptest.NewID(), Epoch: 2 * n, Ticket: n + 1})}
+		if n < deaths {
+			events = append(events, encode(t, id, runID, 0, event.RunResumed{WorkerID: looptest.NewID(), Epoch: 2*n + 1, Ticket: n + 1, Cause: event.ResumeTakeover}))
+		}
+		mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, events...))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // Leases is the table of workers, as seen by one process. The lease of every
@@ -55,32 +57,41 @@ var (
 )
 
 // Join makes the row of a worker that starts now; its lease is the given one
-// until the first heartbeat. A heartbeat of another worker's is over.
-func (l *Leases) Join(ctx context.Context, workerID, version string, lease time.Duration) error {
+// until the first heartbeat. A heartbeat of another worker's is over. It returns
+// what a heartbeat would.
+func (l *Leases) Join(ctx context.Context, w loop.Joining, lease time.Duration) (loop.Orders, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hangUp()
-	if err := l.connect(ctx, workerID); err != nil {
-		return fmt.Errorf("register worker: %w", err)
+	if err := l.connect(ctx, w.ID); err != nil {
+		return loop.Orders{}, fmt.Errorf("register worker: %w", err)
 	}
-	_, err := l.conn.Exec(ctx, `
-		INSERT INTO agentd.workers (id, started_at, connected_since, heartbeat_at, alive_until, version)
-		SELECT $1, c.now, c.now, c.now, c.now + $3::interval, $2
-		FROM (SELECT agentd.clock() AS now) AS c`, workerID, version, lease)
+	var orders loop.Orders
+	var pauses []byte
+	err := l.conn.QueryRow(ctx, `
+		INSERT INTO agentd.workers (id, started_at, connected_since, heartbeat_at, alive_until, version, host,
+			drain_requested_at, drain_requested_by)
+		SELECT $1, c.now, c.now, c.now, c.now + $3::interval, $2, $4, f.drain_requested_at, f.drain_requested_by
+		FROM (SELECT agentd.clock() AS now) AS c
+		LEFT JOIN agentd.workers AS f ON f.id = nullif($5, '')::uuid
+		RETURNING drain_requested_at IS NOT NULL, `+allPauses,
+		w.ID, w.Version, lease, w.Host, w.Former).Scan(&orders.Drain, &pauses)
+	if err == nil {
+		orders.Pauses, err = scanPauses(pauses)
+	}
 	if err != nil {
 		l.hangUp()
-		return fmt.Errorf("register worker: %w", err)
+		return loop.Orders{}, fmt.Errorf("register worker: %w", err)
 	}
-	return nil
+	return orders, nil
 }
 
 // Beat says that a worker is alive, for another lease. It returns false if the
-// worker was declared dead, and else the sessions of those of its runs that
-// somebody asked to stop. It connects again when the connection was lost,
+// worker was declared dead, and else what the worker is to do. It connects again when the connection was lost,
 // which starts the worker's time as a connected one anew; so does a heartbeat
 // that comes when the lease has run out. An error says nothing about the
 // worker.
-func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration) (alive bool, cancelled []string, err error) {
+func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration) (alive bool, orders loop.Orders, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer func() {
@@ -93,16 +104,17 @@ func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration)
 	if fresh {
 		l.hangUp()
 		if err := l.connect(ctx, workerID); err != nil {
-			return false, nil, err
+			return false, orders, err
 		}
 	}
 	if !l.locked {
 		// The server still believes in a connection that is gone. When it finds
 		// out, the lock must not stay free.
 		if err := l.lock(ctx, workerID); err != nil {
-			return false, nil, err
+			return false, orders, err
 		}
 	}
+	var pauses []byte
 	err = l.conn.QueryRow(ctx, `
 		WITH beat AS (
 			UPDATE agentd.workers AS w SET
@@ -111,15 +123,18 @@ func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration)
 				alive_until = c.now + $2::interval
 			FROM (SELECT agentd.clock() AS now) AS c
 			WHERE w.id = $1 AND w.dead_at IS NULL AND w.stopped_at IS NULL
-			RETURNING w.id)
-		SELECT ARRAY(
+			RETURNING w.id, w.drain_requested_at)
+		SELECT beat.drain_requested_at IS NOT NULL, `+allPauses+`, ARRAY(
 			SELECT r.session_id::text FROM agentd.runs AS r
 			WHERE r.worker_id = beat.id AND r.status = 'running' AND r.cancel_requested_at IS NOT NULL)
-		FROM beat`, workerID, lease, fresh).Scan(&cancelled)
+		FROM beat`, workerID, lease, fresh).Scan(&orders.Drain, &pauses, &orders.Cancelled)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return false, nil, nil
+		return false, loop.Orders{}, nil
 	}
-	return err == nil, cancelled, err
+	if err == nil {
+		orders.Pauses, err = scanPauses(pauses)
+	}
+	return err == nil, orders, err
 }
 
 // Leave says that a worker has stopped by itself: what it still holds may be

@@ -110,12 +110,13 @@ func collectJobs(rows pgx.Rows, err error) ([]loop.Job, error) {
 	})
 }
 
-// Due returns up to limit queued runs whose delay is over.
+// Due returns up to limit queued runs whose delay is over and that are not
+// paused.
 func (l *Leases) Due(ctx context.Context, limit int) ([]loop.Job, error) {
 	jobs, err := collectJobs(l.pool.Query(ctx, `
 		SELECT `+jobColumns+`
 		FROM agentd.runs AS r
-		WHERE r.status = 'queued' AND r.not_before <= (SELECT agentd.clock())
+		WHERE r.status = 'queued' AND r.not_before <= (SELECT agentd.clock()) AND `+notPaused+`
 		ORDER BY r.not_before
 		LIMIT $1`, limit))
 	if err != nil {
@@ -135,7 +136,8 @@ const queuedJobs = `
 // Lost returns up to limit queued runs that no job will claim: the worker that
 // fetched it is dead, has stopped or is not known, or the job has ended without
 // a claim, more than settle ago. The job and the run are written in one
-// transaction, so in one snapshot a run that lacks its job has lost it.
+// transaction, so in one snapshot a run that lacks its job has lost it. A run
+// that is paused needs none.
 func (l *Leases) Lost(ctx context.Context, settle time.Duration, limit int) ([]loop.Job, error) {
 	jobs, err := collectJobs(l.pool.Query(ctx, `
 		WITH job AS MATERIALIZED (`+queuedJobs+`
@@ -145,7 +147,7 @@ func (l *Leases) Lost(ctx context.Context, settle time.Duration, limit int) ([]l
 				AND j.finalized_at > (SELECT agentd.clock()) - $1::interval)
 		SELECT `+jobColumns+`
 		FROM agentd.runs AS r
-		WHERE r.status = 'queued' AND r.not_before IS NULL
+		WHERE r.status = 'queued' AND r.not_before IS NULL AND `+notPaused+`
 			AND NOT EXISTS (
 				SELECT FROM job
 				LEFT JOIN agentd.workers AS w

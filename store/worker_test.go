@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 	"github.com/seed-2ca4966b/agentd/store"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
@@ -48,7 +49,7 @@ func (w *workers) join() one {
 	w.t.Helper()
 	o := one{store.NewLeases(store.New(w.Pool, store.Options{})), looptest.NewID()}
 	w.t.Cleanup(o.Close)
-	if err := o.Join(w.t.Context(), o.id, "v1", lease); err != nil {
+	if _, err := o.Join(w.t.Context(), loop.Joining{ID: o.id, Version: "v1", Host: "here"}, lease); err != nil {
 		w.t.Fatal(err)
 	}
 	return o
@@ -328,8 +329,8 @@ func TestErrorsOfTheTableOfWorkers(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for name, err := range map[string]error{
-		"Join":        a.Join(ctx, looptest.NewID(), "", lease),
-		"JoinTwice":   a.Join(t.Context(), a.id, "", lease),
+		"Join":        first(a.Join(ctx, loop.Joining{ID: looptest.NewID()}, lease)),
+		"JoinTwice":   first(a.Join(t.Context(), loop.Joining{ID: a.id}, lease)),
 		"Beat":        second(a.Beat(ctx, a.id, lease)),
 		"BeatNoID":    second(a.Beat(t.Context(), "no id", lease)),
 		"Leave":       a.Leave(ctx, a.id),
@@ -349,4 +350,4 @@ func TestErrorsOfTheTableOfWorkers(t *testing.T) {
 
 func first[T any](_ T, err error) error { return err }
 
-func second(_ bool, _ []string, err error) error { return err }
+func second(_ bool, _ loop.Orders, err error) error { return err }

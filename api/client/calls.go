@@ -85,6 +85,40 @@ func (c *Client) RetryRun(ctx context.Context, runID string) (*agentdv1.RetryRun
 	return call(ctx, c, c.runs.RetryRun, &agentdv1.RetryRunRequest{RunId: runID})
 }
 
+// FailRun ends a run by force, whatever state it is in; the reason is required.
+// One that had ended is refused with run_ended.
+func (c *Client) FailRun(ctx context.Context, runID, reason string) error {
+	again := false
+	fail := func(ctx context.Context, r *connect.Request[agentdv1.FailRunRequest]) (*connect.Response[agentdv1.FailRunResponse], error) {
+		response, err := c.admin.FailRun(ctx, r)
+		if again && connect.CodeOf(err) == connect.CodeFailedPrecondition {
+			// The attempt before did it, and its answer was lost.
+			return connect.NewResponse(&agentdv1.FailRunResponse{}), nil
+		}
+		again = true
+		return response, err
+	}
+	_, err := call(ctx, c, fail, &agentdv1.FailRunRequest{RunId: runID, Reason: reason})
+	return err
+}
+
+// Pause keeps runs from going on until Resume.
+func (c *Client) Pause(ctx context.Context, r *agentdv1.PauseRequest) (*agentdv1.Pause, error) {
+	response, err := call(ctx, c, c.admin.Pause, r)
+	return response.GetPause(), err
+}
+
+// Resume ends exactly that pause, and says what is still paused.
+func (c *Client) Resume(ctx context.Context, r *agentdv1.ResumeRequest) (*agentdv1.ResumeResponse, error) {
+	return call(ctx, c, c.admin.Resume, r)
+}
+
+// Pauses returns the pauses that touch the caller's tenant.
+func (c *Client) Pauses(ctx context.Context) ([]*agentdv1.Pause, error) {
+	response, err := call(ctx, c, c.admin.ListPauses, &agentdv1.ListPausesRequest{})
+	return response.GetPauses(), err
+}
+
 // GetApproval finds an approval by its id.
 func (c *Client) GetApproval(ctx context.Context, approvalID string) (*agentdv1.Approval, error) {
 	response, err := call(ctx, c, c.approvals.GetApproval, &agentdv1.GetApprovalRequest{ApprovalId: approvalID})

@@ -23,6 +23,7 @@ import (
 type forgetful struct {
 	agentdv1connect.UnimplementedRunServiceHandler
 	agentdv1connect.UnimplementedSessionServiceHandler
+	agentdv1connect.UnimplementedAdminServiceHandler
 	t     *testing.T
 	lives atomic.Int32
 	asked chan string
@@ -92,6 +93,55 @@ func TestASessionThatALostAttemptDeletedIsDeleted(t *testing.T) {
 	}
 	if err := serve(t, handlers{sessions: newForgetful(t, 0)}, client.WithPatience(patience)).DeleteSession(t.Context(), "s"); client.ReasonOf(err) != "not_found" {
 		t.Errorf("a session that was never there: %v", err)
+	}
+}
+
+func (f *forgetful) FailRun(_ context.Context, r *connect.Request[agentdv1.FailRunRequest]) (*connect.Response[agentdv1.FailRunResponse], error) {
+	f.die(r.Msg.GetRunId() + " " + r.Msg.GetReason())
+	return nil, refusal(f.t, connect.CodeFailedPrecondition, &agentdv1.ErrorReason{Reason: "run_ended"})
+}
+
+func TestARunThatALostAttemptFailedHasFailed(t *testing.T) {
+	t.Parallel()
+	f := newForgetful(t, 1)
+	if err := serve(t, handlers{admin: f}, client.WithPatience(patience)).FailRun(t.Context(), "r", "why"); err != nil || <-f.asked != "r why" || len(f.asked) != 1 {
+		t.Errorf("%v after %d more attempts", err, len(f.asked))
+	}
+	if err := serve(t, handlers{admin: newForgetful(t, 0)}, client.WithPatience(patience)).FailRun(t.Context(), "r", "why"); client.ReasonOf(err) != "run_ended" {
+		t.Errorf("a run that had ended: %v", err)
+	}
+}
+
+// paused is a server on which one thing is paused.
+type paused struct {
+	agentdv1connect.UnimplementedAdminServiceHandler
+	on bool
+}
+
+func (p *paused) Pause(_ context.Context, r *connect.Request[agentdv1.PauseRequest]) (*connect.Response[agentdv1.PauseResponse], error) {
+	p.on = true
+	return connect.NewResponse(&agentdv1.PauseResponse{Pause: &agentdv1.Pause{Reason: r.Msg.GetReason()}}), nil
+}
+
+func (p *paused) ListPauses(context.Context, *connect.Request[agentdv1.ListPausesRequest]) (*connect.Response[agentdv1.ListPausesResponse], error) {
+	return connect.NewResponse(&agentdv1.ListPausesResponse{Pauses: []*agentdv1.Pause{{Agent: "demo"}}}), nil
+}
+
+func (p *paused) Resume(context.Context, *connect.Request[agentdv1.ResumeRequest]) (*connect.Response[agentdv1.ResumeResponse], error) {
+	return connect.NewResponse(&agentdv1.ResumeResponse{WasPaused: p.on}), nil
+}
+
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	c := serve(t, handlers{admin: &paused{}})
+	if p, err := c.Pause(t.Context(), &agentdv1.PauseRequest{Reason: "why"}); err != nil || p.GetReason() != "why" {
+		t.Errorf("pause: %v, %v", p, err)
+	}
+	if list, err := c.Pauses(t.Context()); err != nil || len(list) != 1 || list[0].GetAgent() != "demo" {
+		t.Errorf("pauses: %v, %v", list, err)
+	}
+	if r, err := c.Resume(t.Context(), &agentdv1.ResumeRequest{}); err != nil || !r.GetWasPaused() {
+		t.Errorf("resume: %v, %v", r, err)
 	}
 }
 

@@ -17,6 +17,7 @@ type Client struct {
 	runs      agentdv1connect.RunServiceClient
 	approvals agentdv1connect.ApprovalServiceClient
 	ledger    agentdv1connect.LedgerServiceClient
+	admin     agentdv1connect.AdminServiceClient
 }
 
 // config is what options change.
@@ -99,6 +100,7 @@ func (c config) client(options []Option) *Client {
 		sessions:  agentdv1connect.NewSessionServiceClient(&h, c.url),
 		runs:      agentdv1connect.NewRunServiceClient(&h, c.url),
 		approvals: agentdv1connect.NewApprovalServiceClient(&h, c.url),
+		admin:     agentdv1connect.NewAdminServiceClient(&h, c.url),
 		ledger:    agentdv1connect.NewLedgerServiceClient(&h, c.url),
 	}
 }

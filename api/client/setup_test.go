@@ -28,6 +28,7 @@ type handlers struct {
 	runs      agentdv1connect.RunServiceHandler
 	approvals agentdv1connect.ApprovalServiceHandler
 	ledger    agentdv1connect.LedgerServiceHandler
+	admin     agentdv1connect.AdminServiceHandler
 }
 
 func serve(t *testing.T, h handlers, options ...client.Option) *client.Client {
@@ -41,6 +42,9 @@ func serve(t *testing.T, h handlers, options ...client.Option) *client.Client {
 	}
 	if h.approvals != nil {
 		mux.Handle(agentdv1connect.NewApprovalServiceHandler(h.approvals))
+	}
+	if h.admin != nil {
+		mux.Handle(agentdv1connect.NewAdminServiceHandler(h.admin))
 	}
 	if h.ledger != nil {
 		mux.Handle(agentdv1connect.NewLedgerServiceHandler(h.ledger))

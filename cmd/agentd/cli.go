@@ -14,10 +14,14 @@ type cli struct {
 	Migrate   migrateCmd   `cmd:"" help:"Bring a database to the schema of this binary."`
 	Chat      chatCmd      `cmd:"" help:"Talk to an agent. From a pipe: one message a line in, the answers out."`
 	Sessions  sessionsCmd  `cmd:"" help:"List sessions, show what was said in one, give it a title."`
-	Runs      runsCmd      `cmd:"" help:"List runs, show, cancel or retry one."`
+	Runs      runsCmd      `cmd:"" help:"List runs, show, cancel, fail or retry one."`
 	Approvals approvalsCmd `cmd:"" help:"List the tool calls that wait for a person, and answer."`
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
 	Ledger    ledgerCmd    `cmd:"" help:"Read, verify, export and erase what hooks decided."`
+	Stuck     stuckCmd     `cmd:"" help:"List the runs that do not go on, why, and what to do about each."`
+	Pause     pauseCmd     `cmd:"" help:"Let no step of these runs begin, on whatever worker, until they are resumed."`
+	Resume    resumeCmd    `cmd:"" help:"End a pause."`
+	Drain     drainCmd     `cmd:"" help:"Have workers hand back their runs and take no more, without reaching their hosts."`
 	Psql      psqlCmd      `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
 	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables; check the chain of the ledger."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`

@@ -35,11 +35,17 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// readiness says whether a load balancer should send requests here.
-func readiness(ready *atomic.Bool, pool *pgxpool.Pool) http.HandlerFunc {
+// readiness says whether a load balancer should send requests here. A process
+// whose worker is drained is about to be stopped: it still answers, and no
+// longer says that it wants more.
+func readiness(ready *atomic.Bool, draining *atomic.Pointer[func() bool], pool *pgxpool.Pool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if !ready.Load() {
 			http.Error(w, "not serving", http.StatusServiceUnavailable)
+			return
+		}
+		if drained := draining.Load(); drained != nil && (*drained)() {
+			http.Error(w, "draining", http.StatusServiceUnavailable)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)

@@ -46,6 +46,10 @@ var foreignRequests = map[string][]string{
 	"/agentd.v1.ApprovalService/GetApproval":    {`{"approvalId":"$APPROVAL"}`},
 	"/agentd.v1.ApprovalService/DecideApproval": {`{"approvalId":"$APPROVAL","decision":"APPROVAL_DECISION_APPROVE"}`},
 	"/agentd.v1.LedgerService/ListDecisions":    {`{"sessionId":"$SESSION"}`, `{"runId":"$RUN"}`, `{"sessionId":"$OWN","pageToken":"$DECISION"}`, `{"runId":"$RUN","pageToken":"$DECISION"}`},
+	"/agentd.v1.AdminService/FailRun":           {`{"runId":"$RUN","reason":"mine"}`},
+	"/agentd.v1.AdminService/Pause":             {`{"scope":"PAUSE_SCOPE_TENANT"}`},
+	"/agentd.v1.AdminService/Resume":            {`{"scope":"PAUSE_SCOPE_AGENT","agent":"none"}`},
+	"/agentd.v1.AdminService/ListPauses":        {`{}`},
 	"/v1/sessions/{id}/events":                  {"$SESSION", "$SESSION?until=idle&after=1", "$EXTERNAL", "$SESSION?after=1000000"},
 	"/v1/runs/{id}/events":                      {"$RUN", "$RUN?after=1000000", "$SESSION"},
 }
@@ -59,7 +63,7 @@ var noIDs = map[protoreflect.Name]bool{"agent": true, "text": true, "policy": tr
 // services are those of the protos.
 var services = []protoreflect.FileDescriptor{
 	agentdv1.File_agentd_v1_session_service_proto, agentdv1.File_agentd_v1_run_service_proto,
-	agentdv1.File_agentd_v1_approval_service_proto, agentdv1.File_agentd_v1_ledger_service_proto,
+	agentdv1.File_agentd_v1_approval_service_proto, agentdv1.File_agentd_v1_ledger_service_proto, agentdv1.File_agentd_v1_admin_service_proto,
 }
 
 // checkForeignRequests finds calls, and fields of their requests, that have no
@@ -142,6 +146,9 @@ func TestEveryRouteHidesWhatIsAnotherTenants(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.advance(t, loop.Job{TenantID: "other", SessionID: foreign.SessionID, RunID: run.RunID, Ticket: 1}).wait(t)
+	if _, err := s.store.Pause(t.Context(), loop.Pause{TenantID: "other", Reason: "a secret", By: looptest.Tester}); err != nil {
+		t.Fatal(err)
+	}
 	own := s.Session(t)
 	before := stored(t, db, foreign.SessionID)
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -30,6 +31,10 @@ const (
 	// defaultConns is the size of the pool unless the URL has pool_max_conns.
 	// A run holds none while a model streams.
 	defaultConns = 16
+
+	// maxHeartbeat is how long a pause may take to reach a worker, however long
+	// the lease is.
+	maxHeartbeat = time.Second
 
 	// stepLimit is how long each step of the exit may take, brokenLimit how
 	// long if the database is gone and nothing can be saved.
@@ -108,11 +113,12 @@ func (n node) run(ctx context.Context) (err error) {
 	var ready atomic.Bool
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", readiness(&ready, pool))
+	var draining atomic.Pointer[func() bool] // set once there is a worker
+	mux.HandleFunc("GET /readyz", readiness(&ready, &draining, pool))
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	if n.api {
 		mux.Handle("/", api.New(api.Config{
-			Commands: commands, Reader: log, Feed: log, APIKey: n.key, Stopping: streams, Log: n.parts,
+			Commands: commands, Reader: log, Feed: log, Pauses: log, APIKey: n.key, Stopping: streams, Log: n.parts,
 		}))
 	}
 	server := newServer(mux, n.parts)
@@ -151,8 +157,8 @@ func (n node) run(ctx context.Context) (err error) {
 		label, _ := versionAndCommit()
 		runs, err := worker.New(worker.Config{
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
-			NewID: newID, Logger: n.parts, Version: label, Grace: max(n.grace, time.Millisecond), // 0 would be its default
-			Lease: n.lease, Heartbeat: n.lease / 3, Sweep: n.lease / 6, Outage: 10 * n.lease,
+			NewID: newID, Logger: n.parts, Version: label, Host: hostname(), Grace: max(n.grace, time.Millisecond), // 0 would be its default
+			Lease: n.lease, Heartbeat: min(n.lease/3, maxHeartbeat), Sweep: n.lease / 6, Outage: 10 * n.lease,
 		})
 		if err != nil {
 			return err
@@ -160,6 +166,8 @@ func (n node) run(ctx context.Context) (err error) {
 		if err := runs.Start(ctx); err != nil {
 			return err
 		}
+		isDraining := runs.Draining
+		draining.Store(&isDraining)
 		defer func() {
 			ctx, cancel := stopping(ctx, n.grace+limit)
 			defer cancel()
@@ -186,6 +194,12 @@ func (n node) run(ctx context.Context) (err error) {
 // stopping is the context of a step of the exit: ctx has ended by then.
 func stopping(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
+
+// hostname is for people who look for a worker; "" if the system does not say.
+func hostname() string {
+	name, _ := os.Hostname()
+	return name
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }

@@ -17,6 +17,7 @@ import (
 type runsCmd struct {
 	List   runsListCmd   `cmd:"" default:"withargs" help:"List runs, or show one."`
 	Cancel runsCancelCmd `cmd:"" help:"Stop a run; what it has shown is kept."`
+	Fail   runsFailCmd   `cmd:"" help:"End a run by force, whatever state it is in. Cancel is the gentle way."`
 	Retry  runsRetryCmd  `cmd:"" help:"Take up a failed run again, as the same run."`
 }
 

@@ -88,7 +88,7 @@ func newStack(t *testing.T, db *storetest.DB, options ...stackOption) *stack {
 		t.Fatal(err)
 	}
 	s.Bench = looptest.NewBench(s.store, p.model, p.tools...)
-	p.api.Commands, p.api.Reader, p.api.Feed = s.Commands, s.store, s.store
+	p.api.Commands, p.api.Reader, p.api.Feed, p.api.Pauses = s.Commands, s.store, s.store, s.store
 	p.server.Handler = api.New(p.api)
 	if p.wrap != nil {
 		p.server.Handler = p.wrap(p.server.Handler)

@@ -138,7 +138,7 @@ func (s *stack) stop() error {
 
 // handler serves the API; stopping ends its streams.
 func (s *stack) handler(stopping context.Context, log *slog.Logger) http.Handler {
-	return api.New(api.Config{Commands: s.commands, Reader: s.store, Feed: s.store, Stopping: stopping, Log: log})
+	return api.New(api.Config{Commands: s.commands, Reader: s.store, Feed: s.store, Pauses: s.store, Stopping: stopping, Log: log})
 }
 
 func (s *stack) ended(_ context.Context, end hooks.RunEnd) {

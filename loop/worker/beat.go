@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // beat keeps the lease until ctx ends or the lease is lost. sent is when the
@@ -51,11 +53,24 @@ func (inc *incarnation) beatOnce(ctx context.Context, sent time.Time) (alive boo
 	limit := min(inc.cfg.Lease/2, max(inc.cfg.Outage-time.Since(sent), inc.cfg.Heartbeat/4))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	alive, cancelled, err := inc.cfg.Leases.Beat(ctx, inc.id, inc.cfg.Lease)
-	if len(cancelled) > 0 {
-		inc.cfg.Leases.Wake(cancelled...)
+	alive, orders, err := inc.cfg.Leases.Beat(ctx, inc.id, inc.cfg.Lease)
+	if err == nil && alive {
+		inc.obey(ctx, orders)
 	}
 	return alive, err
+}
+
+// obey does what the answer to a heartbeat says.
+func (inc *incarnation) obey(ctx context.Context, orders loop.Orders) {
+	if len(orders.Cancelled) > 0 {
+		inc.cfg.Leases.Wake(orders.Cancelled...)
+	}
+	inc.paused.set(orders.Pauses)
+	if orders.Drain && !inc.draining {
+		inc.draining = true
+		inc.log.InfoContext(ctx, "worker is drained: it hands back its runs and takes no more until the process is started anew")
+		close(inc.drain)
+	}
 }
 
 // lose says that the lease is gone. Whoever waits for that stops every run.

@@ -32,11 +32,10 @@ type Commands interface {
 // rest may be called at any time.
 type Leases interface {
 	// Join makes the row of a worker that starts now.
-	Join(ctx context.Context, workerID, version string, lease time.Duration) error
+	Join(ctx context.Context, w loop.Joining, lease time.Duration) (loop.Orders, error)
 	// Beat prolongs the lease. It returns false if the worker is dead, and
-	// else the sessions of its runs that were asked to stop. An error says
-	// nothing about the worker.
-	Beat(ctx context.Context, workerID string, lease time.Duration) (alive bool, cancelled []string, err error)
+	// else what it is to do. An error says nothing about the worker.
+	Beat(ctx context.Context, workerID string, lease time.Duration) (alive bool, orders loop.Orders, err error)
 	// Leave says that the worker stopped by itself and holds nothing any more.
 	Leave(ctx context.Context, workerID string) error
 	// Close ends the heartbeat's connection.
@@ -48,9 +47,9 @@ type Leases interface {
 	DeclareDead(ctx context.Context, workerID string, lease, stale time.Duration) ([]string, error)
 	// Orphans returns runs that are leased by workers which are gone.
 	Orphans(ctx context.Context, limit int) ([]loop.Release, error)
-	// Due returns queued runs whose delay is over.
+	// Due returns queued runs whose delay is over and that are not paused.
 	Due(ctx context.Context, limit int) ([]loop.Job, error)
-	// Lost returns queued runs that no job will claim. A job that ended less
+	// Lost returns queued runs that no job will claim and that are not paused. A job that ended less
 	// than settle ago does not count as lost yet.
 	Lost(ctx context.Context, settle time.Duration, limit int) ([]loop.Job, error)
 	// Held returns the runs that the worker holds, but for those in except.
@@ -77,14 +76,17 @@ type Config struct {
 	NewID func() string
 	// Logger gets what no caller is told. Nil discards.
 	Logger *slog.Logger
-	// Version of the binary, for people who look at the table of workers.
+	// Version of the binary and name of the machine, for people who look at the
+	// table of workers.
 	Version string
+	Host    string
 
 	// MaxWorkers is how many runs the worker holds at most, 0 for 1,000. A run
 	// counts while a model streams.
 	MaxWorkers int
 	// Heartbeat is the time between two heartbeats, 0 for 1 s. It is also how
-	// long a cancel takes to arrive when notifications do not.
+	// long a cancel takes to arrive when notifications do not, and a pause or a
+	// drain always.
 	Heartbeat time.Duration
 	// Lease is how long after a heartbeat others may not take the runs away,
 	// 0 for 3 s. All workers on a database should have the same.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
+
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 const (
@@ -35,6 +37,12 @@ type incarnation struct {
 	runs   running
 	river  *river.Client[pgx.Tx]
 
+	// paused is what may not be claimed now.
+	paused *paused
+	// drain is closed when somebody asked for that; draining says that it is,
+	// and belongs to the heartbeat.
+	drain    chan struct{}
+	draining bool
 	// lost is closed when the lease is gone.
 	lost chan struct{}
 	// background is the heartbeat and the sweeper.
@@ -42,11 +50,12 @@ type incarnation struct {
 	halt       context.CancelFunc // of background
 }
 
-// begin registers a fresh worker and begins to take jobs. Once it has returned,
-// ctx means nothing.
-func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
+// begin registers a fresh worker, in place of the former one of this process if
+// there was one, and begins to take jobs. Once it has returned, ctx means
+// nothing.
+func begin(ctx context.Context, cfg Config, former string) (_ *incarnation, err error) {
 	inc := &incarnation{
-		cfg: cfg, id: cfg.NewID(),
+		cfg: cfg, id: cfg.NewID(), paused: newPaused(), drain: make(chan struct{}),
 		leaving: make(chan struct{}), interrupt: make(chan struct{}), lost: make(chan struct{}),
 	}
 	inc.log = cfg.Logger.With("worker", inc.id)
@@ -62,9 +71,11 @@ func begin(ctx context.Context, cfg Config) (_ *incarnation, err error) {
 		return nil, fmt.Errorf("make queue client: %w", err)
 	}
 	sent := time.Now()
-	if err := cfg.Leases.Join(ctx, inc.id, cfg.Version, cfg.Lease); err != nil {
+	orders, err := cfg.Leases.Join(ctx, loop.Joining{ID: inc.id, Version: cfg.Version, Host: cfg.Host, Former: former}, cfg.Lease)
+	if err != nil {
 		return nil, err
 	}
+	inc.obey(ctx, orders)
 	background, halt := context.WithCancel(lasting)
 	inc.halt = halt
 	inc.background.Go(func() { inc.beat(background, sent) })

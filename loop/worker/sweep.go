@@ -36,6 +36,7 @@ const (
 const (
 	causeDue     = "due"
 	causeJobLost = "job_lost"
+	causeResumed = "resumed"
 )
 
 // sweeper finds workers that are dead and runs that nobody advances. Every
@@ -46,6 +47,8 @@ type sweeper struct {
 	actor event.Actor
 
 	sweeps int
+	// resumed says that a pause has ended since the last look for lost jobs.
+	resumed bool
 	// left and fetched are runs that this worker seems to have, while no engine
 	// works on them, with the time of the first look that found them so.
 	left       map[string]time.Time
@@ -65,6 +68,8 @@ func (s *sweeper) run(ctx context.Context) {
 	for {
 		select {
 		case <-t.C:
+		case <-s.inc.paused.over:
+			s.resumed = true
 		case <-ctx.Done():
 			return
 		}
@@ -99,12 +104,32 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	// What fails for one run, or one look, keeps nobody else from the rest.
 	failed := errors.Join(err, s.release(ctx, orphans))
 	due, err := cfg.Leases.Due(ctx, sweepLimit)
-	failed = errors.Join(failed, err, s.requeue(ctx, due, causeDue))
+	failed = errors.Join(failed, err, s.requeue(ctx, due, causeDue), s.resume(ctx))
 	s.sweeps++
 	if s.sweeps%lookAgain != 0 && len(dead) == 0 && len(orphans) == 0 {
 		return failed
 	}
 	return errors.Join(failed, s.lookAgain(ctx))
+}
+
+// resume queues again what was held back by a pause that is over: here, and
+// elsewhere by a worker that may be gone.
+func (s *sweeper) resume(ctx context.Context) error {
+	failed := each(ctx, s.inc.paused.free(), func(ctx context.Context, j loop.Job) error {
+		err := s.requeue(ctx, []loop.Job{j}, causeResumed)
+		if err == nil {
+			s.inc.paused.forget(j)
+		}
+		return err
+	})
+	if !s.resumed {
+		return failed
+	}
+	lost, err := s.inc.cfg.Leases.Lost(ctx, 0, sweepLimit)
+	if err = errors.Join(err, s.requeue(ctx, lost, causeResumed)); err == nil {
+		s.resumed = len(lost) == sweepLimit
+	}
+	return errors.Join(failed, err)
 }
 
 // lookAgain finds what went wrong without anybody's death, or before a claim.

@@ -36,9 +36,11 @@ func (f *fakes) ask(name string) error {
 	return nil
 }
 
-func (f *fakes) Join(context.Context, string, string, time.Duration) error { return f.ask("Join") }
-func (f *fakes) Beat(context.Context, string, time.Duration) (bool, []string, error) {
-	return true, nil, f.ask("Beat")
+func (f *fakes) Join(context.Context, loop.Joining, time.Duration) (loop.Orders, error) {
+	return loop.Orders{}, f.ask("Join")
+}
+func (f *fakes) Beat(context.Context, string, time.Duration) (bool, loop.Orders, error) {
+	return true, loop.Orders{}, f.ask("Beat")
 }
 func (f *fakes) Leave(context.Context, string) error { return f.ask("Leave") }
 func (f *fakes) Close()                              {}
@@ -83,6 +85,7 @@ func newFakeIncarnation(f *fakes) *incarnation {
 	inc := &incarnation{
 		cfg: Config{Leases: f, Commands: f, Engine: f, Heartbeat: time.Second, Lease: 0, Sweep: time.Millisecond},
 		id:  "me", log: slog.New(slog.DiscardHandler), lost: make(chan struct{}),
+		paused: newPaused(), drain: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	inc.cancel, inc.over = cancel, ctx.Done()

@@ -76,9 +76,15 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 			log.ErrorContext(ctx, "engine panicked", "panic", v, "stack", string(debug.Stack()))
 		}
 	}()
-	err := inc.cfg.Engine.Advance(ctx, j, loop.Holder{WorkerID: inc.id, Leaving: inc.leaving, Interrupt: inc.interrupt})
+	err := inc.cfg.Engine.Advance(ctx, j, loop.Holder{
+		WorkerID: inc.id, Leaving: inc.leaving, Interrupt: inc.interrupt, Paused: inc.paused.covers,
+	})
+	var held *loop.PausedError
 	switch {
 	case err == nil:
+	case errors.As(err, &held):
+		inc.paused.hold(j, held.Agent)
+		log.InfoContext(ctx, "run is paused and stays queued", "agent", held.Agent)
 	case errors.Is(err, loop.ErrLeaseLost):
 		log.WarnContext(ctx, "run was taken away")
 	case inc.isOver():

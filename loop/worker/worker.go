@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,8 @@ type Worker struct {
 	phase   phase
 	current string // id of the incarnation that takes jobs, "" if none does
 
+	draining atomic.Bool
+	drained  chan struct{} // closed when it has nothing left, and takes nothing more
 	stopping chan struct{} // closed by the first Stop
 	hurry    chan struct{} // closed when a Stop has no more time
 	rushed   sync.Once
@@ -42,18 +45,27 @@ func New(cfg Config) (*Worker, error) {
 		return nil, err
 	}
 	return &Worker{
-		cfg: cfg, stopping: make(chan struct{}), hurry: make(chan struct{}), done: make(chan struct{}),
+		cfg: cfg, drained: make(chan struct{}), stopping: make(chan struct{}), hurry: make(chan struct{}), done: make(chan struct{}),
 	}, nil
 }
 
 // ID returns the id under which the worker takes jobs now, and "" while it
-// takes none: before Start, after Stop has begun, and from the loss of its lease
+// takes none: before Start, after Stop or a drain has begun, and from the loss of its lease
 // until the database has answered. It changes with every loss.
 func (w *Worker) ID() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.current
 }
+
+// Draining reports whether somebody asked, in the table of workers, for the
+// worker to hand back its runs and take no more. That holds until the process
+// ends.
+func (w *Worker) Draining() bool { return w.draining.Load() }
+
+// Drained returns a channel that is closed when a drained worker has nothing
+// left.
+func (w *Worker) Drained() <-chan struct{} { return w.drained }
 
 // Start registers the worker and begins to take jobs. It returns an error if
 // the database does not answer; from then on the worker survives that. It may
@@ -64,7 +76,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	if w.phase != phaseNew {
 		return errors.New("start worker: it was started or stopped before")
 	}
-	inc, err := begin(ctx, w.cfg)
+	inc, err := begin(ctx, w.cfg, "")
 	if err != nil {
 		return err
 	}
@@ -117,13 +129,17 @@ func (w *Worker) supervise(ctx context.Context, inc *incarnation) {
 		case <-w.stopping:
 			inc.leave(ctx, w.hurry)
 			return
+		case <-inc.drain:
+			w.handOver(ctx, inc)
+			<-w.stopping
+			return
 		case <-inc.lost:
 		}
 		w.set("")
 		lost := inc
 		returned := lost.stop(ctx)
 		former.Go(func() { lost.stopRiver(ctx) })
-		if inc = w.again(ctx); inc == nil {
+		if inc = w.again(ctx, lost.id); inc == nil {
 			return
 		}
 		w.set(inc.id)
@@ -133,9 +149,18 @@ func (w *Worker) supervise(ctx context.Context, inc *incarnation) {
 	}
 }
 
-// again begins a new incarnation, as soon as the database lets it. It returns
-// nil when the worker is stopped.
-func (w *Worker) again(ctx context.Context) *incarnation {
+// handOver is the drain: what Stop does, but for the end.
+func (w *Worker) handOver(ctx context.Context, inc *incarnation) {
+	w.draining.Store(true)
+	w.set("")
+	inc.leave(ctx, w.hurry)
+	inc.log.InfoContext(ctx, "worker is drained")
+	close(w.drained)
+}
+
+// again begins a new incarnation in place of the former, as soon as the database
+// lets it. It returns nil when the worker is stopped.
+func (w *Worker) again(ctx context.Context, former string) *incarnation {
 	ctx, cancel := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -148,7 +173,7 @@ func (w *Worker) again(ctx context.Context) *incarnation {
 		}
 	})
 	for {
-		inc, err := w.attempt(ctx)
+		inc, err := w.attempt(ctx, former)
 		if err == nil {
 			return inc
 		}
@@ -163,10 +188,10 @@ func (w *Worker) again(ctx context.Context) *incarnation {
 	}
 }
 
-func (w *Worker) attempt(ctx context.Context) (*incarnation, error) {
+func (w *Worker) attempt(ctx context.Context, former string) (*incarnation, error) {
 	ctx, cancel := context.WithTimeout(ctx, beginTimeout)
 	defer cancel()
-	return begin(ctx, w.cfg)
+	return begin(ctx, w.cfg, former)
 }
 
 func (w *Worker) set(id string) {

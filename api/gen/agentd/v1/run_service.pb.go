@@ -406,7 +406,10 @@ type StartRunResponse struct {
 	// A hook answered the message by itself: nothing was started.
 	Handled bool `protobuf:"varint,6,opt,name=handled,proto3" json:"handled,omitempty"`
 	// The answer, if the message was handled; no model is ever sent it.
-	Reply         string `protobuf:"bytes,7,opt,name=reply,proto3" json:"reply,omitempty"`
+	Reply string `protobuf:"bytes,7,opt,name=reply,proto3" json:"reply,omitempty"`
+	// Set if the run is paused: it is stored and stays queued until somebody
+	// resumes it.
+	Pause         *Pause `protobuf:"bytes,15,opt,name=pause,proto3" json:"pause,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -488,6 +491,13 @@ func (x *StartRunResponse) GetReply() string {
 		return x.Reply
 	}
 	return ""
+}
+
+func (x *StartRunResponse) GetPause() *Pause {
+	if x != nil {
+		return x.Pause
+	}
+	return nil
 }
 
 // GetRunRequest names a run.
@@ -899,7 +909,7 @@ var File_agentd_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
+	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/admin_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -930,7 +940,7 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
 	"\x06policy\x18\x05 \x01(\tR\x06policy\x12!\n" +
-	"\freplace_from\x18\x06 \x01(\tR\vreplaceFrom\"\xe9\x01\n" +
+	"\freplace_from\x18\x06 \x01(\tR\vreplaceFrom\"\x91\x02\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -939,7 +949,8 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12'\n" +
 	"\x0falready_started\x18\x05 \x01(\bR\x0ealreadyStarted\x12\x18\n" +
 	"\ahandled\x18\x06 \x01(\bR\ahandled\x12\x14\n" +
-	"\x05reply\x18\a \x01(\tR\x05reply\"&\n" +
+	"\x05reply\x18\a \x01(\tR\x05reply\x12&\n" +
+	"\x05pause\x18\x0f \x01(\v2\x10.agentd.v1.PauseR\x05pause\"&\n" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"2\n" +
 	"\x0eGetRunResponse\x12 \n" +
@@ -1009,29 +1020,31 @@ var file_agentd_v1_run_service_proto_goTypes = []any{
 	(*RetryRunRequest)(nil),       // 10: agentd.v1.RetryRunRequest
 	(*RetryRunResponse)(nil),      // 11: agentd.v1.RetryRunResponse
 	(*timestamppb.Timestamp)(nil), // 12: google.protobuf.Timestamp
+	(*Pause)(nil),                 // 13: agentd.v1.Pause
 }
 var file_agentd_v1_run_service_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Run.status:type_name -> agentd.v1.RunStatus
 	12, // 1: agentd.v1.Run.created_at:type_name -> google.protobuf.Timestamp
 	12, // 2: agentd.v1.Run.started_at:type_name -> google.protobuf.Timestamp
 	12, // 3: agentd.v1.Run.ended_at:type_name -> google.protobuf.Timestamp
-	1,  // 4: agentd.v1.GetRunResponse.run:type_name -> agentd.v1.Run
-	1,  // 5: agentd.v1.ListRunsResponse.runs:type_name -> agentd.v1.Run
-	2,  // 6: agentd.v1.RunService.StartRun:input_type -> agentd.v1.StartRunRequest
-	4,  // 7: agentd.v1.RunService.GetRun:input_type -> agentd.v1.GetRunRequest
-	6,  // 8: agentd.v1.RunService.ListRuns:input_type -> agentd.v1.ListRunsRequest
-	8,  // 9: agentd.v1.RunService.CancelRun:input_type -> agentd.v1.CancelRunRequest
-	10, // 10: agentd.v1.RunService.RetryRun:input_type -> agentd.v1.RetryRunRequest
-	3,  // 11: agentd.v1.RunService.StartRun:output_type -> agentd.v1.StartRunResponse
-	5,  // 12: agentd.v1.RunService.GetRun:output_type -> agentd.v1.GetRunResponse
-	7,  // 13: agentd.v1.RunService.ListRuns:output_type -> agentd.v1.ListRunsResponse
-	9,  // 14: agentd.v1.RunService.CancelRun:output_type -> agentd.v1.CancelRunResponse
-	11, // 15: agentd.v1.RunService.RetryRun:output_type -> agentd.v1.RetryRunResponse
-	11, // [11:16] is the sub-list for method output_type
-	6,  // [6:11] is the sub-list for method input_type
-	6,  // [6:6] is the sub-list for extension type_name
-	6,  // [6:6] is the sub-list for extension extendee
-	0,  // [0:6] is the sub-list for field type_name
+	13, // 4: agentd.v1.StartRunResponse.pause:type_name -> agentd.v1.Pause
+	1,  // 5: agentd.v1.GetRunResponse.run:type_name -> agentd.v1.Run
+	1,  // 6: agentd.v1.ListRunsResponse.runs:type_name -> agentd.v1.Run
+	2,  // 7: agentd.v1.RunService.StartRun:input_type -> agentd.v1.StartRunRequest
+	4,  // 8: agentd.v1.RunService.GetRun:input_type -> agentd.v1.GetRunRequest
+	6,  // 9: agentd.v1.RunService.ListRuns:input_type -> agentd.v1.ListRunsRequest
+	8,  // 10: agentd.v1.RunService.CancelRun:input_type -> agentd.v1.CancelRunRequest
+	10, // 11: agentd.v1.RunService.RetryRun:input_type -> agentd.v1.RetryRunRequest
+	3,  // 12: agentd.v1.RunService.StartRun:output_type -> agentd.v1.StartRunResponse
+	5,  // 13: agentd.v1.RunService.GetRun:output_type -> agentd.v1.GetRunResponse
+	7,  // 14: agentd.v1.RunService.ListRuns:output_type -> agentd.v1.ListRunsResponse
+	9,  // 15: agentd.v1.RunService.CancelRun:output_type -> agentd.v1.CancelRunResponse
+	11, // 16: agentd.v1.RunService.RetryRun:output_type -> agentd.v1.RetryRunResponse
+	12, // [12:17] is the sub-list for method output_type
+	7,  // [7:12] is the sub-list for method input_type
+	7,  // [7:7] is the sub-list for extension type_name
+	7,  // [7:7] is the sub-list for extension extendee
+	0,  // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_run_service_proto_init() }
@@ -1039,6 +1052,7 @@ func file_agentd_v1_run_service_proto_init() {
 	if File_agentd_v1_run_service_proto != nil {
 		return
 	}
+	file_agentd_v1_admin_service_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
