@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -108,11 +109,17 @@ func (f *fleet) pending(t *testing.T, run string) string {
 // approve says yes to the call for which a run waits, once it does.
 func (f *fleet) approve(t *testing.T, at *server, run string) {
 	t.Helper()
-	id := f.pending(t, run)
-	_, err := agentdv1connect.NewApprovalServiceClient(freshClient(), at.url).DecideApproval(t.Context(), connect.NewRequest(
-		&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE}))
-	if err != nil {
+	if err := approval(f.pending(t, run))(t.Context(), at); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// approval is the request that says yes to one.
+func approval(id string) func(ctx context.Context, at *server) error {
+	return func(ctx context.Context, at *server) error {
+		_, err := agentdv1connect.NewApprovalServiceClient(freshClient(), at.url).DecideApproval(ctx, connect.NewRequest(
+			&agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE}))
+		return err
 	}
 }
 

@@ -54,6 +54,12 @@ func checkRun(t *testing.T, facts []fact) {
 	t.Helper()
 	checkWriters(t, facts)
 	checkAnswers(t, facts)
+	checkEnd(t, facts, event.TypeRunCompleted)
+}
+
+// checkEnd: the run ends once, and that is the last that is said of it.
+func checkEnd(t *testing.T, facts []fact, want event.Type) {
+	t.Helper()
 	var ends []event.Type
 	for _, f := range facts {
 		switch f.Type {
@@ -62,8 +68,8 @@ func checkRun(t *testing.T, facts []fact) {
 		default:
 		}
 	}
-	if !slices.Equal(ends, []event.Type{event.TypeRunCompleted}) || facts[len(facts)-1].Type != event.TypeRunCompleted {
-		t.Errorf("terminal events %v, want one run.completed, the last of all", ends)
+	if !slices.Equal(ends, []event.Type{want}) || facts[len(facts)-1].Type != want {
+		t.Errorf("terminal events %v, want one %s, the last of all", ends, want)
 	}
 }
 
@@ -134,7 +140,7 @@ func checkAnswers(t *testing.T, facts []fact) {
 	}
 }
 
-// toolStory is what became of the one tool call of a run.
+// toolStory is what became of a tool call.
 type toolStory struct {
 	started  int
 	executed bool
@@ -142,38 +148,68 @@ type toolStory struct {
 	effects  int
 }
 
-// checkTool looks at what holds for every tool call, and returns its story.
+// checkTool looks at what holds for the only tool call of a run whose model
+// repeats its result, and returns its story.
 func checkTool(t *testing.T, f *fleet, facts []fact) toolStory {
 	t.Helper()
-	call := only[event.ToolProposed](t, facts)
-	s := toolStory{result: only[event.ToolResult](t, facts)}
-	for i, p := range decoded[event.ToolStarted](t, facts) {
-		s.started++
-		if p.CallID != call.CallID || p.Attempt != i+1 {
-			t.Errorf("start %d: attempt %d of call %s, want of %s", i+1, p.Attempt, p.CallID, call.CallID)
+	s := checkCall(t, f, facts, only[event.ToolProposed](t, facts))
+	for _, e := range effects(t, f.effects, facts[0].RunID) {
+		if e.call != s.result.CallID {
+			t.Errorf("the tool was entered with call %s; the log has %s", e.call, s.result.CallID)
 		}
 	}
-	s.executed = len(decoded[event.ToolExecuted](t, facts)) == 1
+	checkTold(t, facts, s.result)
+	return s
+}
+
+// checkCall looks at what holds for every tool call, and returns its story.
+func checkCall(t *testing.T, f *fleet, facts []fact, call event.ToolProposed) toolStory {
+	t.Helper()
+	var s toolStory
+	results := 0
+	for _, p := range decoded[event.Payload](t, facts) {
+		switch p := p.(type) {
+		case event.ToolStarted:
+			if p.CallID != call.CallID {
+				continue
+			}
+			if s.started++; p.Attempt != s.started {
+				t.Errorf("start %d of %s is attempt %d", s.started, call.Name, p.Attempt)
+			}
+		case event.ToolExecuted:
+			s.executed = s.executed || p.CallID == call.CallID
+		case event.ToolResult:
+			if p.CallID == call.CallID {
+				s.result = p
+				results++
+			}
+		}
+	}
+	if results != 1 {
+		t.Fatalf("%s has %d results", call.Name, results)
+	}
 	for _, e := range effects(t, f.effects, facts[0].RunID) {
-		if e.call != call.CallID || e.attempt > s.started {
-			t.Errorf("the tool was entered with call %s, attempt %d; the log has %s, and %d starts", e.call, e.attempt, call.CallID, s.started)
+		if e.call != call.CallID {
+			continue
+		}
+		if e.attempt > s.started {
+			t.Errorf("%s was entered in attempt %d; the log has %d starts", call.Name, e.attempt, s.started)
 		}
 		if e.what == noteEffect {
 			s.effects++
 		}
 	}
-	if call.Name == toolCharge && (s.started != 1 || s.effects > 1) {
-		t.Errorf("charge was started %d times and took effect %d times", s.started, s.effects)
+	if call.Name != toolPut && (s.started != 1 || s.effects > 1) {
+		t.Errorf("%s was started %d times and took effect %d times", call.Name, s.started, s.effects)
 	}
 	switch {
 	case s.executed:
 		if s.result.IsError || s.effects == 0 {
 			t.Errorf("executed, %d effects, and the result is %+v", s.effects, s.result)
 		}
-	case call.Name != toolCharge || !s.result.IsError || s.result.Reason != hooks.ReasonOutcomeUnknown:
+	case call.Name == toolPut || !s.result.IsError || s.result.Reason != hooks.ReasonOutcomeUnknown:
 		t.Errorf("%s was not executed, and the result is %+v", call.Name, s.result)
 	}
-	checkTold(t, facts, s.result)
 	return s
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -36,6 +37,7 @@ type fleet struct {
 	// and to the first event under its next lease.
 	released, resumed []time.Duration
 	cuts              int // of event streams
+	killed            int // processes
 }
 
 func newFleet(t *testing.T) *fleet {
@@ -87,6 +89,7 @@ func (f *fleet) add(t *testing.T, args ...string) *server {
 func (f *fleet) kill(t *testing.T, victims ...*server) time.Time {
 	t.Helper()
 	at := time.Now()
+	f.killed += len(victims)
 	for _, s := range victims {
 		s.signal(t, syscall.SIGKILL)
 	}
@@ -142,10 +145,17 @@ func startRun(t *testing.T, s *server, session, text string) (run string, after 
 
 func cancelRun(t *testing.T, s *server, run string) {
 	t.Helper()
-	_, err := agentdv1connect.NewRunServiceClient(freshClient(), s.url).
-		CancelRun(t.Context(), connect.NewRequest(&agentdv1.CancelRunRequest{RunId: run, Reason: "no longer wanted"}))
-	if err != nil {
+	if err := cancellation(run)(t.Context(), s); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// cancellation is the request that stops a run.
+func cancellation(run string) func(ctx context.Context, at *server) error {
+	return func(ctx context.Context, at *server) error {
+		_, err := agentdv1connect.NewRunServiceClient(freshClient(), at.url).
+			CancelRun(ctx, connect.NewRequest(&agentdv1.CancelRunRequest{RunId: run, Reason: "no longer wanted"}))
+		return err
 	}
 }
 

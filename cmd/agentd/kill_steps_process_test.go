@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -40,7 +42,15 @@ type killPoint struct {
 	events int
 	// approved is when a person approves the run's call.
 	approved approvalTime
+	// request, if any, is what a client asks for, of the process that has the
+	// run. It may be what is in flight; without an answer it is made again.
+	request clientRequest
+	// status is how the run ends, "" for completed.
+	status string
 }
+
+// clientRequest waits until a run is ready for it, and returns the request.
+type clientRequest func(t *testing.T, f *fleet, r *killedRun) func(ctx context.Context, at *server) error
 
 // approvalTime is when a person says yes.
 type approvalTime int
@@ -61,6 +71,7 @@ type killedRun struct {
 	at       time.Time // of the kill
 	worker   string    // that was killed with the run in its hands, if any
 	pid      int       // of the process that was killed
+	status   string    // at the end, "" for completed
 	facts    []fact
 }
 
@@ -91,9 +102,11 @@ func (f *fleet) killDuring(t *testing.T, i int, session string, p killPoint) *ki
 	}
 	asked := f.alive[i%len(f.alive)]
 	r := f.begin(t, asked, session, fmt.Sprintf("r%d", i), p.say)
+	r.status = p.status
 	if p.approved == approvedBefore {
 		f.goOn(t, asked, r)
 	}
+	asked, answered, again := f.request(t, asked, r, p.request)
 	pid := ""
 	if held != nil {
 		pid = held.await(t)
@@ -117,8 +130,30 @@ func (f *fleet) killDuring(t *testing.T, i int, session string, p killPoint) *ki
 	if p.approved == approvedAfter {
 		f.goOn(t, f.alive[0], r)
 	}
+	if again != nil && <-answered != nil {
+		if err := again(t.Context(), f.alive[0]); err != nil {
+			t.Fatalf("asked again: %v", err)
+		}
+		r.follower = follow(t, f.alive[0].url, r.session, r.after)
+	}
 	f.finish(t, r)
 	return r
+}
+
+// request lets a client ask the process that has the run, or else at, and
+// returns the process, where the answer is, and the same request.
+func (f *fleet) request(t *testing.T, at *server, r *killedRun, of clientRequest) (asked *server, answered <-chan error, again func(context.Context, *server) error) {
+	t.Helper()
+	if of == nil {
+		return at, nil, nil
+	}
+	again = of(t, f, r)
+	if _, holder := f.holder(t, r.id); holder != nil {
+		at = holder
+	}
+	answer := make(chan error, 1)
+	go func() { answer <- again(t.Context(), at) }()
+	return at, answer, again
 }
 
 // goOn approves the call for which the run waits. The stream has ended there,
@@ -132,15 +167,23 @@ func (f *fleet) goOn(t *testing.T, at *server, r *killedRun) {
 // finish waits for the end of the run and looks at what holds for all.
 func (f *fleet) finish(t *testing.T, r *killedRun) {
 	t.Helper()
-	if status := f.awaitEnd(t, r.id); status != "completed" {
-		t.Errorf("run %s is %s", r.name, status)
+	want, end := cmp.Or(r.status, "completed"), event.TypeRunCompleted
+	if want == "cancelled" {
+		end = event.TypeRunCancelled
+	}
+	if status := f.awaitEnd(t, r.id); status != want {
+		t.Errorf("run %s is %s, want %s", r.name, status, want)
 	}
 	all := stored(t, f.db, r.session)
 	told, cuts := r.follower.all(t)
 	sameStory(t, "SSE, cut off and resumed", told, above(all, r.after))
 	f.cuts += cuts
 	r.facts = ofRun(all, r.id)
-	checkRun(t, r.facts)
+	checkEnd(t, r.facts, end)
+	checkAnswers(t, r.facts)
+	if end == event.TypeRunCompleted {
+		checkWriters(t, r.facts) // a sweeper cancels runs that nobody holds any more
+	}
 	f.timeTakeover(t, r)
 }
 
@@ -207,7 +250,7 @@ func (f *fleet) sum(t *testing.T, began time.Time, sessions ...string) {
 	}
 	f.verify(t)
 	t.Logf("%d kills in %s, %d event streams were cut; lease %s: runs released after %s; resumed after %s",
-		kills(), took.Round(time.Millisecond), f.cuts, killLease, percentiles(f.released), percentiles(f.resumed))
+		f.killed, took.Round(time.Millisecond), f.cuts, killLease, percentiles(f.released), percentiles(f.resumed))
 }
 
 func TestKillBeforeTheClaim(t *testing.T) {

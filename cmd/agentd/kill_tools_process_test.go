@@ -18,15 +18,16 @@ import (
 // file counts.
 const effectsVariable = "AGENTD_TEST_EFFECTS"
 
-// The tools: charge must not be repeated, put may be.
+// The tools: put may be repeated, the others must not be.
 const (
 	toolCharge = "charge"
+	toolPay    = "pay"
 	toolPut    = "put"
 )
 
 func init() {
 	if path := os.Getenv(effectsVariable); path != "" {
-		extraTools = append(extraTools, effectTool(path, toolCharge, false), effectTool(path, toolPut, true))
+		extraTools = append(extraTools, effectTool(path, toolCharge, false), effectTool(path, toolPut, true), effectTool(path, toolPay, false))
 	}
 }
 
