@@ -59,6 +59,7 @@ var foreseen = []struct {
 	{loop.ErrNotFound, connect.CodeNotFound, "not_found", "there is no such session, run or approval"},
 	{loop.ErrInvalid, connect.CodeInvalidArgument, "invalid_argument", "the request is invalid"},
 	{loop.ErrBusy, connect.CodeAborted, "session_busy", "the session has an active run: wait for it or cancel it"},
+	{loop.ErrQueueFull, connect.CodeResourceExhausted, "queue_full", "too many runs of the session are enqueued: wait for some of them or cancel them"},
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", "the idempotency key was used for another request: send a fresh one"},
 	{loop.ErrBlocked, connect.CodePermissionDenied, "input_blocked", "the message was refused by a check"},
 	{loop.ErrDecided, connect.CodeAborted, "already_decided", "the approval is already decided"},

@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // runService implements agentd.v1.RunService.
@@ -25,7 +26,6 @@ func (s *runService) StartRun(ctx context.Context, req *connect.Request[agentdv1
 		checkName("agent", m.GetAgent()),
 		checkText(m.GetText()),
 		checkName("idempotency_key", m.GetIdempotencyKey()),
-		checkPolicy(m.GetPolicy()),
 	} {
 		if err != nil {
 			return nil, err
@@ -34,14 +34,15 @@ func (s *runService) StartRun(ctx context.Context, req *connect.Request[agentdv1
 	p := principalOf(ctx)
 	run, err := s.Commands.StartRun(ctx, loop.StartRun{
 		TenantID: p.tenantID, SessionID: id, Agent: m.GetAgent(), Text: m.GetText(),
-		IdempotencyKey: m.GetIdempotencyKey(), ReplaceFrom: m.GetReplaceFrom(), Actor: p.actor, Sanitized: proseRepaired(ctx),
+		IdempotencyKey: m.GetIdempotencyKey(), ReplaceFrom: m.GetReplaceFrom(), Policy: event.Policy(m.GetPolicy()), Actor: p.actor,
+		Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.StartRunResponse{
 		RunId: run.RunID, MessageId: run.MessageID, AssistantMessageId: run.AssistantMessageID,
-		After: uint64(run.Seq), AlreadyStarted: run.Repeated, Handled: run.Handled, Reply: run.Reply,
+		After: uint64(run.Seq), AlreadyStarted: run.Repeated, Handled: run.Handled, Reply: run.Reply, Enqueued: run.Enqueued,
 		Pause: s.pauseOfRun(ctx, p.tenantID, run.RunID),
 	}), nil
 }

@@ -69,13 +69,6 @@ func checkText(text string) error {
 	return nil
 }
 
-func checkPolicy(policy string) error {
-	if policy == "" || policy == "reject" {
-		return nil
-	}
-	return invalid("policy", fmt.Sprintf("%q is not supported: the only policy is reject, which is also the default", policy))
-}
-
 // metadataPatch says what keys are to have; nil is nothing.
 func metadataPatch(set map[string]string, remove []string) (map[string]*string, error) {
 	patch := map[string]*string{}

@@ -57,6 +57,7 @@ func wireRun(r loop.RunInfo) *agentdv1.Run {
 		EndedAt:            wireTime(r.EndedAt),
 		Retries:            uint32(r.Retries),
 		EndedSeq:           uint64(r.EndedSeq),
+		Ahead:              uint32(r.Ahead),
 	}
 }
 
@@ -99,6 +100,7 @@ func wireMessage(m loop.MessageInfo) *agentdv1.Message {
 		CreatedAt: timestamppb.New(m.CreatedAt),
 
 		ReplacedSeq: uint64(m.ReplacedSeq),
+		Enqueued:    m.Enqueued,
 	}
 	for _, p := range m.Parts {
 		if part := wirePart(p); part != nil {

@@ -39,8 +39,9 @@ func FoldRun(s State, events []event.Event) (State, error) {
 		if u, ok := p.(event.Unknown); ok && u.Required() {
 			return s, &BadStateError{Seq: e.Seq, Problem: fmt.Sprintf("%s is required to be understood, and this version does not know it", event.Shorten(string(e.Type), 80))}
 		}
+		replaced, ok := p.(event.MessagesReplaced)
 		switch {
-		case e.Type == event.TypeMessagesReplaced:
+		case ok && !s.neverBegins(replaced):
 			// It names messages of other runs, which are not there. The
 			// conversation is read as it is now.
 			s.LastSeq = max(s.LastSeq, e.Seq)

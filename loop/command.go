@@ -23,6 +23,10 @@ type Commands struct {
 	// Agents says which agent names exist; the first is used when a request
 	// names none.
 	Agents []string
+	// Policies say what becomes of a message that comes while a run of its
+	// session is active, by the name of the agent that is asked for and where
+	// the request does not say it. Who is not in it rejects.
+	Policies map[string]event.Policy
 	// Hooks are asked about messages and told of runs that end here; only
 	// BeforeInput and OnRunEnd are used. Asker may be nil without the former.
 	Hooks hooks.Hooks
@@ -46,6 +50,9 @@ type StartRun struct {
 	// the message that its run answers is said again, and Text has to be empty.
 	// Without an Agent it is then the one that answered before.
 	ReplaceFrom string
+	// Policy is what becomes of the message if a run of the session is active;
+	// "" is the agent's own. What replaces messages can only be rejected.
+	Policy event.Policy
 	// IdempotencyKey makes a repeated request the same run for 24 h; "" for
 	// none.
 	IdempotencyKey string
@@ -61,6 +68,8 @@ type StartedRun struct {
 	AssistantMessageID string
 	// Seq is the seq before the run's first event: watch from there.
 	Seq int64
+	// Enqueued says that the run begins when those before it have ended.
+	Enqueued bool
 	// Repeated says that the idempotency key was seen before and nothing was
 	// started.
 	Repeated bool
@@ -82,7 +91,8 @@ type CancelRun struct {
 }
 
 // CancelRun asks a run to stop. A run that a worker holds is stopped by that
-// worker; one that nobody holds is cancelled here. Asking again is no error;
+// worker; one that nobody holds is cancelled here, and one that is enqueued never
+// was part of the conversation. Asking again is no error;
 // asking for a run that has ended otherwise is [ErrRunEnded].
 func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 	reason, sanitized := event.CleanText(cmd.Reason)
@@ -95,7 +105,8 @@ func (c *Commands) CancelRun(ctx context.Context, cmd CancelRun) error {
 		if !r.CancelRequested {
 			d.add(event.RunCancelRequested{Reason: reason, Sanitized: sanitized || cmd.Sanitized})
 		}
-		if r.Status == RunQueued || r.Status == RunWaiting {
+		d.add(d.state.withdrawn(r)...)
+		if r.Status != RunRunning {
 			d.add(closing(c.NewID, r, stopCancelled)...)
 			d.add(event.RunCancelled{Reason: d.run().CancelReason})
 		}

@@ -22,6 +22,8 @@ type draft struct {
 	err   error
 	// bad is set if state is not folded from events, because they cannot be.
 	bad *BadStateError
+	// ends says that a run is over when the append is written.
+	ends bool
 	// worker and epoch stand in the decisions.
 	worker string
 	epoch  int64
@@ -55,6 +57,8 @@ func (d *draft) add(payloads ...event.Payload) {
 		case event.AssistantStopped:
 			q.FirstSeq = t.FirstSeq
 			p = q
+		case event.RunCompleted, event.RunFailed, event.RunCancelled:
+			d.ends = true
 		}
 		p = d.marked(p)
 		e, err := event.New(s, p)
@@ -122,8 +126,13 @@ func (d *draft) chain(decisions []hooks.Decision, eventSeq int64) {
 	}
 }
 
-// done returns the append.
-func (d *draft) done() (Append, error) { return d.a, d.err }
+// done returns the append. Nothing is added any more.
+func (d *draft) done() (Append, error) {
+	if d.ends {
+		d.handOver()
+	}
+	return d.a, d.err
+}
 
 // run is the drafted run as it will be.
 func (d *draft) run() Run {

@@ -25,6 +25,8 @@ var (
 	ErrNotAllowed = errors.New("transition not allowed")
 	// ErrBusy: the session has an active run and the policy is reject.
 	ErrBusy = errors.New("session has an active run")
+	// ErrQueueFull: MaxEnqueued runs wait behind the active one already.
+	ErrQueueFull = errors.New("too many runs are enqueued")
 	// ErrInvalid: the request is wrong; the text says what and what to do.
 	ErrInvalid = errors.New("invalid request")
 	// ErrKeyReused: the idempotency key was used for another request.
@@ -109,16 +111,28 @@ func (e *DecidedError) Error() string {
 func (e *DecidedError) Unwrap() error { return ErrDecided }
 
 // BusyError is a run refused because another one is active. It unwraps to
-// [ErrBusy].
-type BusyError struct{ ActiveRunID string }
+// [ErrBusy], or to [ErrQueueFull].
+type BusyError struct {
+	ActiveRunID string
+	// Full says that the run would have waited, and too many do.
+	Full bool
+}
 
 // Error names the active run.
 func (e *BusyError) Error() string {
+	if e.Full {
+		return fmt.Sprintf("%d runs are enqueued behind run %s: wait for some of them or cancel them", MaxEnqueued, e.ActiveRunID)
+	}
 	return "session has an active run " + e.ActiveRunID + ": wait for it or cancel it"
 }
 
-// Unwrap returns [ErrBusy].
-func (e *BusyError) Unwrap() error { return ErrBusy }
+// Unwrap returns [ErrBusy] or [ErrQueueFull].
+func (e *BusyError) Unwrap() error {
+	if e.Full {
+		return ErrQueueFull
+	}
+	return ErrBusy
+}
 
 // RetryError is a run that is not taken up again. It unwraps to
 // [ErrNotRetryable].

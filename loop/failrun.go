@@ -39,6 +39,7 @@ func (c *Commands) FailRun(ctx context.Context, cmd FailRun) error {
 		if r.Status == RunRunning {
 			d.add(event.RunReleased{Cause: event.ReleaseForced, WorkerID: r.WorkerID, Epoch: d.state.Epoch + 1, Ticket: r.Ticket + 1})
 		}
+		d.add(d.state.withdrawn(r)...)
 		d.add(closing(c.NewID, d.run(), string(event.FailForced))...)
 		d.add(event.RunFailed{
 			Reason: event.FailForced, Error: event.Shorten("the run was ended by force: "+reason, 2000), Sanitized: sanitized || cmd.Sanitized,

@@ -63,22 +63,13 @@ func TestFailRunByForce(t *testing.T) {
 	t.Run("Enqueued", func(t *testing.T) {
 		t.Parallel()
 		b := looptest.NewBench(looptest.NewLog(), says("no"))
-		j := loop.Job{TenantID: looptest.Tenant, SessionID: b.Session(t), RunID: looptest.NewID()}
-		h, err := b.Log.Head(t.Context(), looptest.Tenant, j.SessionID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e, err := event.New(event.Scope{SessionID: j.SessionID, RunID: j.RunID, Actor: looptest.Tester},
-			event.RunCreated{Agent: "demo", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Log.Append(t.Context(), loop.Append{
-			ID: looptest.NewID(), TenantID: looptest.Tenant, SessionID: j.SessionID, Expected: h.LastSeq, Events: []event.Event{e},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		first := b.Start(t, b.Session(t), "hi")
+		j := b.Say(t, first.SessionID, "and then?", event.PolicyEnqueue)
 		failedNow(t, b, j)
+		if run := b.Advance(t, first); run.Status != loop.RunCompleted {
+			t.Errorf("the active run is %s", run.Status)
+		}
+		goesOn(t, b, j.SessionID)
 	})
 	t.Run("OnADeadWorker", func(t *testing.T) {
 		t.Parallel()

@@ -55,16 +55,18 @@ func apply(s State, e event.Event, p event.Payload) State {
 		s.Deleted = true
 		return s
 	case event.MessageCreated:
-		return s.withMessage(hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: p.Role, Parts: p.Parts, Position: e.Seq})
-	case event.MessagesReplaced:
-		// They are the last ones: allows has asked.
-		at := s.messageIndex(p.FromMessageID)
-		if s.Messages = s.Messages[:at:at]; at == 0 {
-			s.Messages = nil
+		m := hooks.Message{ID: p.MessageID, RunID: e.RunID, Role: p.Role, Parts: p.Parts, Position: e.Seq}
+		if p.Enqueued {
+			s.Enqueued = append(slices.Clip(s.Enqueued), m)
+			return s
 		}
-		return s
+		return s.withMessage(m)
+	case event.MessagesReplaced:
+		return s.withoutTail(p)
 	case event.RunCreated:
 		s.Runs = append(slices.Clip(s.Runs), Run{ID: e.RunID, CreatedAt: e.At})
+	case event.RunQueued:
+		s = s.begun(e)
 	case event.RunStarted:
 		s.Epoch = p.Epoch
 	case event.RunResumed:

@@ -65,6 +65,9 @@ type RunInfo struct {
 	MessageID          string
 	AssistantMessageID string
 	CancelRequested    bool
+	// Ahead counts the enqueued runs that begin before this one; 0 for the next
+	// one, and for a run that has begun.
+	Ahead int
 	// Turns counts the turns that were started.
 	Turns int
 	// InputTokens and OutputTokens are sums over the finished model calls.
@@ -139,8 +142,11 @@ type MessageInfo struct {
 	Turn      int
 	CreatedAt time.Time
 	// ReplacedSeq is the seq of the event that took the message out of the
-	// conversation, 0 for one that is in it.
+	// conversation, or out of the queue; 0 for one that is in it.
 	ReplacedSeq int64
+	// Enqueued says that the message's run has yet to begin: it is not in the
+	// conversation and its Position is 0.
+	Enqueued bool
 }
 
 // MessageFilter says which messages to list. The zero value is the conversation

@@ -40,9 +40,10 @@ type Log interface {
 	// Load returns the state that an engine needs to advance a run: the run
 	// folded from its own events (of its deltas only those of a model call
 	// that is still open), the session's conversation, last seq and epoch,
-	// all from one snapshot. Other runs of the session are not in it. A run
-	// whose events or messages cannot be folded is a [BadStateError], and the
-	// state is then what the tables say: enough to end the run, and no more.
+	// all from one snapshot. Of the session's other runs only those are in it
+	// that are enqueued, as [NextRuns]. A run whose events or messages cannot be
+	// folded is a [BadStateError], and the state is then what the tables say:
+	// enough to end the run, and no more.
 	Load(ctx context.Context, tenantID, sessionID, runID string) (State, error)
 
 	// Approval finds the session and the run of an approval, by its id alone.
@@ -138,7 +139,7 @@ type Head struct {
 	// ActiveRunID is the run that is queued, running or waiting, "" if there is
 	// none.
 	ActiveRunID string
-	// LastRunID is the run that was created last, "" if there is none.
+	// LastRunID is the run that began last, "" if there is none.
 	LastRunID string
 	// Waiting says that the active run waits for people: nothing happens until
 	// they answer.
@@ -158,7 +159,9 @@ type Request struct {
 	RunID              string
 	MessageID          string
 	AssistantMessageID string
-	RequestSHA256      string
+	// Enqueued says that the run has yet to begin.
+	Enqueued      bool
+	RequestSHA256 string
 	// Seq is the seq before the first event of the run, or before the event
 	// that says what else became of the message.
 	Seq int64

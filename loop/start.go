@@ -13,8 +13,9 @@ import (
 
 // StartRun stores the message and queues a run that answers it. The gate
 // BeforeInput is asked first: a message that it blocks is a [BlockedError], and
-// one that it handles starts nothing. Only then does a busy session refuse it,
-// with a [BusyError].
+// one that it handles starts nothing. Only then, if the session is busy, the
+// policy says what becomes of it: it is refused with a [BusyError], or its run is
+// enqueued.
 func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
 	s := starting{c: c, cmd: cmd}
 	if err := s.validate(); err != nil {
@@ -63,9 +64,14 @@ func (s *starting) validate() (err error) {
 	if err := checkName("idempotency_key", s.cmd.IdempotencyKey); err != nil {
 		return err
 	}
+	if err := checkPolicy(s.cmd); err != nil {
+		return err
+	}
 	s.inputID = s.c.NewID()
 	switch {
 	case s.cmd.IdempotencyKey == "":
+	case s.cmd.Policy != "" && s.cmd.Policy != event.PolicyReject:
+		s.digest = requestDigest(s.agent, s.cmd.Text, "", string(s.cmd.Policy))
 	case s.cmd.ReplaceFrom == "":
 		s.digest = requestDigest(s.agent, s.cmd.Text)
 	default:
@@ -86,7 +92,7 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 	}
 	v := s.said.verdict
 	d := s.c.draft(h, s.cmd.Actor, "")
-	input := event.Digest{SHA256: digest(s.text), Bytes: int64(len(s.text))}
+	input := s.input()
 	switch {
 	case v.Action == hooks.ActionBlock:
 		text, sanitized := event.CleanText(v.Reason.Text)
@@ -103,14 +109,8 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest, Sanitized: sanitized,
 		})
 		s.out = StartedRun{Handled: true, Reply: reply, Seq: h.LastSeq}
-	case h.ActiveRunID != "" && len(s.said.decisions) == 0:
-		return Append{}, &BusyError{ActiveRunID: h.ActiveRunID}
 	case h.ActiveRunID != "":
-		d.add(event.InputRejected{
-			InputID: s.inputID, Agent: s.agent, Input: input, Policy: "reject", ActiveRunID: h.ActiveRunID,
-			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
-		})
-		s.refusal = &BusyError{ActiveRunID: h.ActiveRunID}
+		return s.busy(ctx, h)
 	case s.cmd.ReplaceFrom != "" && s.tail == nil && len(s.said.decisions) == 0:
 		return Append{}, errReplaceFrom
 	case s.cmd.ReplaceFrom != "" && s.tail == nil:
@@ -120,33 +120,38 @@ func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
 		})
 		s.refusal = errReplaceFrom
 	default:
-		d = s.run(h, v.Value.Text)
+		s.run(d, "")
+		d.add(event.RunQueued{Ticket: 1})
+		d.job(1)
 	}
 	d.decide(s.said.decisions)
 	return d.done()
 }
 
-// run drafts the message and its run.
-func (s *starting) run(h Head, text string) *draft {
+func (s *starting) input() event.Digest {
+	return event.Digest{SHA256: digest(s.text), Bytes: int64(len(s.text))}
+}
+
+// run drafts the message and its run, which is enqueued if there is a policy.
+func (s *starting) run(d *draft, policy event.Policy) {
 	c := s.c
-	text, sanitized := event.CleanText(text)
-	s.out = StartedRun{RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: h.LastSeq}
+	text, sanitized := event.CleanText(s.said.verdict.Value.Text)
+	s.out = StartedRun{
+		RunID: c.NewID(), MessageID: c.NewID(), AssistantMessageID: c.NewID(), Seq: d.base.LastSeq, Enqueued: policy != "",
+	}
 	s.refusal = nil
-	d := c.draft(h, s.cmd.Actor, s.out.RunID)
+	d.scope.RunID = s.out.RunID
 	s.replace(d)
 	d.add(
 		event.MessageCreated{
 			MessageID: s.out.MessageID, Role: hooks.RoleUser, Sanitized: s.sanitized || sanitized,
-			Parts: []hooks.Part{{Type: hooks.PartText, Text: text}},
+			Parts: []hooks.Part{{Type: hooks.PartText, Text: text}}, Enqueued: policy != "",
 		},
 		event.RunCreated{
 			Agent: s.agent, MessageID: s.out.MessageID, AssistantMessageID: s.out.AssistantMessageID,
-			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
+			IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest, Policy: policy,
 		},
-		event.RunQueued{Ticket: 1},
 	)
-	d.job(1)
-	return d
 }
 
 // repeated answers a request whose key was seen before.
@@ -170,7 +175,7 @@ func (s *starting) repeated(ctx context.Context) (bool, error) {
 	}
 	s.out = StartedRun{
 		RunID: prior.RunID, MessageID: prior.MessageID, AssistantMessageID: prior.AssistantMessageID,
-		Seq: prior.Seq, Repeated: true, Handled: prior.Handled, Reply: prior.Reply,
+		Seq: prior.Seq, Enqueued: prior.Enqueued, Repeated: true, Handled: prior.Handled, Reply: prior.Reply,
 	}
 	return true, nil
 }

@@ -30,7 +30,12 @@ type State struct {
 	// Messages are the conversation, in order of position. What was replaced is
 	// not in it any more.
 	Messages []hooks.Message
-	// Runs are in order of creation.
+	// Enqueued are the messages whose runs have yet to begin, in order of
+	// arrival. They are not in the conversation: each gets its position there
+	// when its run is queued.
+	Enqueued []hooks.Message
+	// Runs are in the order in which they began. Those that have not are behind
+	// them, the next one first.
 	Runs []Run
 }
 
@@ -221,6 +226,10 @@ func (s State) runIndex(id string) int {
 		}
 	}
 	return -1
+}
+
+func (s State) enqueuedIndex(messageID string) int {
+	return slices.IndexFunc(s.Enqueued, func(m hooks.Message) bool { return m.ID == messageID })
 }
 
 func (s State) messageIndex(id string) int {

@@ -227,7 +227,7 @@ func TestRequestFindsTheInputThatAHookHandled(t *testing.T) {
 	created := encode(t, id, runID, 0, event.RunCreated{
 		Agent: "a", MessageID: messageID, AssistantMessageID: looptest.NewID(), IdempotencyKey: "k", RequestSHA256: "e",
 	})
-	mustAppend(t, s, appendOf(id, 2, created))
+	mustAppend(t, s, appendOf(id, 2, created, encode(t, id, runID, 0, event.RunQueued{Ticket: 1})))
 	db.ShiftClock(t, 0)
 	if got, ok, err := s.Request(limit(t), looptest.Tenant, id, "k"); err != nil || !ok || got.Handled || got.RunID != runID {
 		t.Errorf("used again: %+v, %t, %v; want the run", got, ok, err)

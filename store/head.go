@@ -38,7 +38,8 @@ func (r headRow) ledger() loop.LedgerHead {
 const selectHead = `
 	SELECT s.id::text, s.tenant_id, s.external_id, s.title, s.user_id, nullif(s.metadata, '{}') AS metadata, s.last_seq, s.run_epoch,
 		s.deleted_at IS NOT NULL AS deleted, r.id::text AS active_run_id,
-		(SELECT l.id::text FROM agentd.runs AS l WHERE l.session_id = s.id ORDER BY l.created_seq DESC LIMIT 1) AS last_run_id,
+		-- It said what was said last.
+		(SELECT l.run_id::text FROM agentd.messages AS l WHERE l.session_id = s.id AND l.run_id IS NOT NULL AND NOT l.enqueued ORDER BY l.position DESC LIMIT 1) AS last_run_id,
 		r.status IS NOT DISTINCT FROM 'waiting' AS waiting, s.ledger_seq, s.ledger_head
 	FROM agentd.sessions AS s
 	LEFT JOIN agentd.runs AS r ON r.session_id = s.id AND r.status IN ('queued', 'running', 'waiting')

@@ -35,7 +35,7 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return loop.State{}, loop.ErrNotFound
 	}
 	var head []headRow
-	var messages []hooks.Message
+	var messages, enqueued []hooks.Message
 	var events []event.Event
 	var bad error
 	b := &pgx.Batch{}
@@ -45,13 +45,14 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 		return err
 	})
 	b.Queue(selectMessages, tenantID, session).Query(func(rows pgx.Rows) (err error) {
-		messages, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (hooks.Message, error) {
-			m, err := scanMessage(row)
+		found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (conversationRow, error) {
+			m, err := scanConversation(row)
 			if unreadable := new(json.UnmarshalTypeError); errors.As(err, &unreadable) {
 				bad, err = &loop.BadStateError{Seq: m.Position, Problem: "the message that stands there cannot be read"}, nil
 			}
 			return m, err
 		})
+		messages, enqueued = split(found)
 		return err
 	})
 	b.Queue(selectRunEvents, tenantID, session, run).Query(func(rows pgx.Rows) (err error) {
@@ -73,10 +74,11 @@ func (s *Store) Load(ctx context.Context, tenantID, sessionID, runID string) (lo
 	if err != nil {
 		return s.loadTables(ctx, tenantID, session, run, err)
 	}
-	if _, ok := state.Run(run); !ok {
+	r, ok := state.Run(run)
+	if !ok {
 		return loop.State{}, loop.ErrNotFound
 	}
-	state.Messages = nil
+	state.Runs, state.Enqueued, state.Messages = withNext(r, enqueued), byArrival(enqueued), nil
 	if len(messages) > 0 {
 		state.Messages = messages
 	}
@@ -100,7 +102,7 @@ func (r headRow) placed(s loop.State) loop.State {
 const beginSnapshot = `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY`
 
 const selectMessages = `
-	SELECT id::text, run_id::text, role, parts, partial, position
+	SELECT id::text, run_id::text, role, parts, partial, position, enqueued
 	FROM agentd.messages
 	WHERE tenant_id = $1 AND session_id = $2 AND replaced_seq IS NULL
 	ORDER BY position`
@@ -126,10 +128,10 @@ const selectRunEvents = `
 	FROM (TABLE run UNION ALL TABLE open) AS wanted
 	ORDER BY seq`
 
-func scanMessage(row pgx.CollectableRow) (m hooks.Message, err error) {
+func scanConversation(row pgx.CollectableRow) (m conversationRow, err error) {
 	var runID *string
 	var parts []byte
-	err = row.Scan(&m.ID, &runID, &m.Role, &parts, &m.Partial, &m.Position)
+	err = row.Scan(&m.ID, &runID, &m.Role, &parts, &m.Partial, &m.Position, &m.enqueued)
 	if err == nil {
 		err = json.Unmarshal(parts, &m.Parts)
 	}

@@ -16,6 +16,7 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 	var runs []loop.Run
 	var turns []loop.Turn
 	var calls []loop.Call
+	var queue []conversationRow
 	b := &pgx.Batch{}
 	b.Queue(beginSnapshot)
 	b.Queue(selectHead+`s.id = $2`, tenantID, sessionID).Query(func(rows pgx.Rows) (err error) {
@@ -54,6 +55,10 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 		})
 		return err
 	})
+	b.Queue(selectQueue, tenantID, sessionID).Query(func(rows pgx.Rows) (err error) {
+		queue, err = pgx.CollectRows(rows, scanQueue)
+		return err
+	})
 	b.Queue(`COMMIT`)
 	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return loop.State{}, failed("load run from its tables", err)
@@ -66,7 +71,8 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 		runs[0].Turns = turns
 	}
 	state := head[0].state()
-	state.Runs = runs
+	_, enqueued := split(queue)
+	state.Runs, state.Enqueued = withNext(runs[0], enqueued), byArrival(enqueued)
 	return head[0].placed(state), cause
 }
 

@@ -19,6 +19,7 @@ type changes struct {
 	runs      []runChange
 	turns     []turnChange
 	messages  []messageRow
+	joined    []joinedRow
 	replaced  []replacedRow
 	calls     []callChange
 	approvals []approvalChange
@@ -91,6 +92,7 @@ type messageRow struct {
 	callID    pgtype.UUID
 	seq       int64
 	createdAt time.Time
+	enqueued  bool
 }
 
 type callChange struct {
@@ -159,6 +161,7 @@ func (p *projector) add(e event.Event, payload event.Payload) error {
 		p.session.deletedAt = at(e.At)
 	case event.MessageCreated:
 		p.message(e, v.MessageID, v.Role, v.Parts, false)
+		p.messages[len(p.messages)-1].enqueued = v.Enqueued
 	case event.MessagesReplaced:
 		for _, id := range v.MessageIDs {
 			p.replaced = append(p.replaced, replacedRow{id: p.id(id), seq: e.Seq})
@@ -191,8 +194,11 @@ func (p *projector) addToRun(e event.Event, payload event.Payload) {
 	case event.RunQueued:
 		r := p.run(e)
 		r.status, r.ticket, r.notBefore = runStatus(loop.RunQueued), bigint(v.Ticket), noTime
-		if v.Cause == event.QueuedForRetry {
+		switch v.Cause {
+		case event.QueuedForRetry:
 			r.retry()
+		case event.QueuedNext:
+			p.joined = append(p.joined, joinedRow{runID: r.id, seq: e.Seq})
 		}
 	case event.RunStarted:
 		p.claim(e, v.WorkerID, v.Epoch, v.HookSet).startedAt = at(e.At)

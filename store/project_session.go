@@ -65,7 +65,9 @@ FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text
 WHERE s.id = c.session_id AND s.append_id = c.append_id AND s.xmin = pg_catalog.pg_current_xact_id()::xid`
 
 	replaceMessages = `
-UPDATE agentd.messages AS m SET replaced_seq = c.seq
+UPDATE agentd.messages AS m SET
+	replaced_seq = c.seq,
+	position = CASE WHEN m.enqueued THEN c.seq ELSE m.position END
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::bigint[]) AS c (session_id, append_id, id, seq)
 ` + ownSession + `
 WHERE m.id = c.id AND m.session_id IS NOT DISTINCT FROM s.id`

@@ -99,11 +99,11 @@ WHERE t.run_id = c.run_id AND t.turn_no = c.turn_no AND t.session_id IS NOT DIST
 	// The position of a result is that of its call, which this statement may
 	// find only after the calls of the group were inserted.
 	insertMessages = `
-INSERT INTO agentd.messages (id, tenant_id, session_id, run_id, turn_no, role, parts, partial, position, seq, created_at)
-SELECT c.id, s.tenant_id, s.id, c.run_id, c.turn_no, c.role, c.parts::json, c.partial, coalesce(c.position, k.position), c.seq, c.created_at
+INSERT INTO agentd.messages (id, tenant_id, session_id, run_id, turn_no, role, parts, partial, position, seq, created_at, enqueued)
+SELECT c.id, s.tenant_id, s.id, c.run_id, c.turn_no, c.role, c.parts::json, c.partial, coalesce(c.position, k.position), c.seq, c.created_at, c.enqueued
 FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::integer[], $6::text[], $7::text[], $8::boolean[], $9::bigint[], $10::uuid[],
-	$11::bigint[], $12::timestamptz[])
-	AS c (session_id, append_id, id, run_id, turn_no, role, parts, partial, position, call_id, seq, created_at)
+	$11::bigint[], $12::timestamptz[], $13::boolean[])
+	AS c (session_id, append_id, id, run_id, turn_no, role, parts, partial, position, call_id, seq, created_at, enqueued)
 ` + ownSession + `
 LEFT JOIN agentd.tool_calls AS k ON k.id = c.call_id AND k.session_id IS NOT DISTINCT FROM c.session_id`
 
@@ -181,6 +181,7 @@ type projections struct {
 	callsNew    []row[callChange]
 	calls       []row[callChange]
 	messages    []row[messageRow]
+	joined      []row[joinedRow]
 	replaced    []row[replacedRow]
 	asked       []row[approvalChange]
 	decided     []row[approvalChange]
@@ -223,6 +224,9 @@ func (p *projections) add(r *request) {
 	for i := range r.changes.messages {
 		p.messages = append(p.messages, row[messageRow]{r, &r.changes.messages[i]})
 	}
+	for i := range r.changes.joined {
+		p.joined = append(p.joined, row[joinedRow]{r, &r.changes.joined[i]})
+	}
 	for i := range r.changes.replaced {
 		p.replaced = append(p.replaced, row[replacedRow]{r, &r.changes.replaced[i]})
 	}
@@ -259,6 +263,7 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, insertCalls, p.callsNew, newCallArgs)
 	queue(b, updateCalls, p.calls, callArgs)
 	queue(b, insertMessages, p.messages, messageArgs)
+	queue(b, joinMessages, p.joined, joinedArgs)
 	queue(b, replaceMessages, p.replaced, replacedArgs)
 	queue(b, insertApprovals, p.asked, newApprovalArgs)
 	queue(b, updateApprovals, p.decided, approvalArgs)
@@ -349,6 +354,7 @@ func messageArgs(rows []row[messageRow]) []any {
 		column(rows, func(m *c) pgtype.UUID { return m.callID }),
 		column(rows, func(m *c) int64 { return m.seq }),
 		column(rows, func(m *c) time.Time { return m.createdAt }),
+		column(rows, func(m *c) bool { return m.enqueued }),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,10 +49,17 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 				break // the session was deleted
 			}
 			w.next(rapid.SampledFrom(candidates).Draw(t, "event"))
+			if anyActive(w.state.Runs) && w.oneIn(8, "enqueue") {
+				w.enqueue()
+			}
+			if len(w.state.Enqueued) > 0 && !w.state.Deleted && w.oneIn(8, "withdraw") {
+				w.withdraw()
+			}
 			if w.oneIn(4, "commit") {
 				w.commit()
 			}
 		}
+		w.queueNext()
 		w.commit()
 		w.compare()
 		seen.Lock()
@@ -59,8 +67,12 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		for _, e := range w.events {
 			seen.types[e.Type]++
 		}
+		seen.types["withdrawn"] += w.withdrawn
 		for _, r := range w.state.Runs {
 			seen.types["retry"] += r.Retries
+			if r.QueuedFor == event.QueuedNext {
+				seen.types["next"]++
+			}
 		}
 	})
 	t.Logf("events by type: %v", seen.types)
@@ -72,7 +84,7 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
 		event.TypeInputHandled, event.TypeInputBlocked, event.TypeInputRejected, event.TypeRunPrepared, event.TypeRunSuspended,
 		event.TypeToolBlocked, event.TypeApprovalRequested, event.TypeApprovalDecided,
-		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry",
+		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry", "next", "withdrawn",
 	} {
 		if seen.types[kind] == 0 {
 			t.Errorf("no log had %s", kind)
@@ -92,6 +104,39 @@ type walk struct {
 	state   loop.State
 	events  []event.Event
 	pending []event.Event
+	// withdrawn counts the runs that never began.
+	withdrawn int
+}
+
+// enqueue says something for later.
+func (w *walk) enqueue() {
+	run, message := looptest.NewID(), looptest.NewID()
+	policy := rapid.SampledFrom(event.Policies()[1:]).Draw(w.t, "policy")
+	w.next(candidate{run, 0, event.MessageCreated{MessageID: message, Role: hooks.RoleUser, Parts: w.parts(), Enqueued: true}})
+	w.next(candidate{run, 0, event.RunCreated{Agent: "a", MessageID: message, AssistantMessageID: looptest.NewID(), Policy: policy}})
+}
+
+// withdraw takes back what was said for later.
+func (w *walk) withdraw() {
+	m := rapid.SampledFrom(w.state.Enqueued).Draw(w.t, "withdrawn")
+	w.next(candidate{m.RunID, 0, event.MessagesReplaced{FromMessageID: m.ID, MessageIDs: []string{m.ID}}})
+	w.next(candidate{m.RunID, 0, event.RunCancelled{}})
+	w.withdrawn++
+}
+
+// queueNext leaves no run behind that nobody would ever begin.
+func (w *walk) queueNext() {
+	if anyActive(w.state.Runs) || w.state.Deleted {
+		return
+	}
+	for _, r := range w.state.Runs {
+		for _, c := range w.ofRun(r) {
+			if _, ok := c.payload.(event.RunQueued); ok && r.Status == loop.RunEnqueued && w.allows(c) {
+				w.next(c)
+				return
+			}
+		}
+	}
 }
 
 // toolCall leads to where most events are allowed.
@@ -254,7 +299,7 @@ func (w *walk) ofRun(r loop.Run) []candidate {
 		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1, Cause: event.QueuedForRetry})
 	}
 	if r.Status == loop.RunEnqueued {
-		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1})
+		payloads = append(payloads, event.RunQueued{Ticket: r.Ticket + 1}, event.RunQueued{Ticket: r.Ticket + 1, Cause: event.QueuedNext})
 	}
 	return of(r.ID, 0, payloads)
 }
@@ -382,7 +427,22 @@ func (w *walk) compare() {
 			w.t.Fatal(err)
 		}
 		want := w.state
-		want.Runs = []loop.Run{r}
+		want.Runs = nil
+		waits := func(q loop.Run) bool {
+			return slices.ContainsFunc(w.state.Enqueued, func(m hooks.Message) bool { return m.ID == q.MessageID })
+		}
+		if !waits(r) {
+			want.Runs = []loop.Run{r}
+		}
+		for _, q := range w.state.Runs {
+			switch {
+			case !waits(q):
+			case q.ID == r.ID:
+				want.Runs = append(want.Runs, r)
+			default:
+				want.Runs = append(want.Runs, loop.Run{ID: q.ID, Status: q.Status, MessageID: q.MessageID})
+			}
+		}
 		if !reflect.DeepEqual(got, want) {
 			w.t.Errorf("run %s after %v\n got %+v\nwant %+v", r.ID, looptest.Types(w.events), got, want)
 		}

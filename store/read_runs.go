@@ -23,6 +23,7 @@ type runRow struct {
 	MessageID          string
 	AssistantMessageID string
 	CancelRequested    bool
+	Ahead              int
 	Turns              int
 	InputTokens        int64
 	OutputTokens       int64
@@ -45,6 +46,7 @@ func (r runRow) info() loop.RunInfo {
 		MessageID:          r.MessageID,
 		AssistantMessageID: r.AssistantMessageID,
 		CancelRequested:    r.CancelRequested,
+		Ahead:              r.Ahead,
 		Turns:              r.Turns,
 		InputTokens:        r.InputTokens,
 		OutputTokens:       r.OutputTokens,
@@ -71,6 +73,10 @@ func selectRuns(condition string) string {
 		SELECT r.id::text AS id, r.tenant_id, r.session_id::text AS session_id, r.agent, r.status, r.reason, r.error,
 			r.message_id::text AS message_id, r.assistant_message_id::text AS assistant_message_id,
 			r.cancel_requested_at IS NOT NULL AS cancel_requested,
+			CASE r.status WHEN 'enqueued' THEN (
+				SELECT count(*) FROM agentd.messages AS m JOIN agentd.messages AS q ON q.session_id = m.session_id AND q.position < m.position
+				WHERE m.id = r.message_id AND q.enqueued AND q.replaced_seq IS NULL)
+			ELSE 0 END AS ahead,
 			t.turns, t.input_tokens, t.output_tokens, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
 		FROM (
 			SELECT r.id, r.tenant_id, r.session_id, r.agent, r.status, r.reason, r.error, r.message_id,

@@ -19,11 +19,11 @@ const selectTail = `
 		JOIN agentd.sessions AS s ON s.id = m.session_id AND s.deleted_at IS NULL
 		LEFT JOIN agentd.runs AS r ON r.id = m.run_id
 		JOIN agentd.messages AS f ON f.id = CASE m.role WHEN 'user' THEN m.id ELSE r.message_id END AND f.replaced_seq IS NULL
-		WHERE m.id = $3 AND m.session_id = $2 AND m.tenant_id = $1 AND m.replaced_seq IS NULL
+		WHERE m.id = $3 AND m.session_id = $2 AND m.tenant_id = $1 AND m.replaced_seq IS NULL AND NOT m.enqueued
 	)
 	SELECT m.id::text, a.role, a.agent, CASE WHEN m.position = a.position THEN m.parts END AS parts
 	FROM asked AS a
-	JOIN agentd.messages AS m ON m.session_id = $2 AND m.position >= a.position AND m.replaced_seq IS NULL
+	JOIN agentd.messages AS m ON m.session_id = $2 AND m.position >= a.position AND m.replaced_seq IS NULL AND NOT m.enqueued
 	ORDER BY m.position`
 
 // Tail implements [loop.Log].

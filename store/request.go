@@ -18,6 +18,7 @@ type requestRow struct {
 	MessageID          *string `db:"message_id"`
 	AssistantMessageID *string `db:"assistant_message_id"`
 	SHA256             *string `db:"request_sha256"`
+	Status             *string `db:"status"`
 	FirstSeq           *int64  `db:"first_seq"`
 	Type               *string `db:"type"`
 	Payload            []byte  `db:"payload"`
@@ -25,10 +26,10 @@ type requestRow struct {
 
 // The newest use counts, since a key may be used again when it has run out.
 const selectRequest = `
-	SELECT q.seq, q.run_id, q.message_id, q.assistant_message_id, q.request_sha256, q.first_seq, q.type, q.payload
+	SELECT q.seq, q.run_id, q.message_id, q.assistant_message_id, q.request_sha256, q.status, q.first_seq, q.type, q.payload
 	FROM agentd.sessions AS s
 	LEFT JOIN LATERAL (
-		(SELECT r.created_seq AS seq, r.id::text AS run_id, r.message_id::text, r.assistant_message_id::text, r.request_sha256,
+		(SELECT r.created_seq AS seq, r.id::text AS run_id, r.message_id::text, r.assistant_message_id::text, r.request_sha256, r.status,
 			(SELECT min(f.seq) FROM agentd.events AS f WHERE f.run_id = r.id AND f.type <> 'assistant.delta') AS first_seq,
 			NULL AS type, NULL::json AS payload
 		FROM agentd.runs AS r
@@ -36,7 +37,7 @@ const selectRequest = `
 		ORDER BY r.created_seq DESC
 		LIMIT 1)
 		UNION ALL
-		(SELECT e.seq, NULL, NULL, NULL, NULL, e.seq, e.type, e.payload
+		(SELECT e.seq, NULL, NULL, NULL, NULL, NULL, e.seq, e.type, e.payload
 		FROM agentd.events AS e
 		WHERE e.session_id = s.id AND e.type IN ('input.handled', 'input.blocked', 'input.rejected')
 			AND e.payload ->> 'idempotency_key' = $3 AND e.at > agentd.clock() - interval '24 hours'
@@ -73,7 +74,7 @@ func (s *Store) Request(ctx context.Context, tenantID, sessionID, key string) (l
 func (r requestRow) request() (loop.Request, error) {
 	out := loop.Request{
 		RunID: orZero(r.RunID), MessageID: orZero(r.MessageID), AssistantMessageID: orZero(r.AssistantMessageID),
-		RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.FirstSeq)-1, 0),
+		Enqueued: orZero(r.Status) == string(loop.RunEnqueued), RequestSHA256: orZero(r.SHA256), Seq: max(orZero(r.FirstSeq)-1, 0),
 	}
 	if r.Type == nil {
 		return out, nil
@@ -85,7 +86,7 @@ func (r requestRow) request() (loop.Request, error) {
 	case event.InputBlocked:
 		out.Blocked, out.RequestSHA256 = &loop.BlockedError{ReasonCode: p.ReasonCode, Reason: p.Reason}, p.RequestSHA256
 	case event.InputRejected:
-		out.Rejected, out.RequestSHA256 = &loop.BusyError{ActiveRunID: p.ActiveRunID}, p.RequestSHA256
+		out.Rejected, out.RequestSHA256 = loop.Busy(p), p.RequestSHA256
 	}
 	return out, err
 }

@@ -52,6 +52,8 @@ type messageTimes struct {
 	seq, replaced int64
 	turn          int
 	at            time.Time
+	// enqueued says that its run has not begun.
+	enqueued bool
 }
 
 func newHistory(sessionID string, report *Report, sets hookSets) *history {
@@ -120,6 +122,7 @@ func (h *history) finish() {
 	h.ledger.judge(h.state.LastSeq)
 	h.ledger.finish(h.state)
 	h.finishApprovals()
+	h.finishQueue()
 }
 
 // mayMissDeltas says that deltas could stand here, and so may have been
@@ -139,13 +142,18 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.deletedAt = e.At
 	case event.MessageCreated:
 		h.noteMessage(e, p.MessageID)
+		h.noteEnqueued(p.MessageID, p.Enqueued)
 	case event.MessagesReplaced:
 		h.noteReplaced(e, p)
 	case event.RunCreated:
 		h.runs[e.RunID] = &runTimes{createdSeq: e.Seq}
 	case event.RunQueued:
-		if p.Cause == event.QueuedForRetry {
+		switch p.Cause {
+		case event.QueuedForRetry:
 			h.runs[e.RunID].cancelRequested = time.Time{}
+		case event.QueuedNext:
+			r, _ := h.state.Run(e.RunID)
+			h.noteEnqueued(r.MessageID, false)
 		}
 	case event.RunStarted:
 		h.runs[e.RunID].started = e.At
@@ -182,9 +190,22 @@ func (h *history) noteMessage(e event.Event, id string) {
 	h.messages[id] = messageTimes{seq: e.Seq, turn: e.Turn, at: e.At}
 }
 
-// noteReplaced keeps the messages that are about to leave the conversation.
+func (h *history) noteEnqueued(id string, enqueued bool) {
+	t := h.messages[id]
+	t.enqueued = enqueued
+	h.messages[id] = t
+}
+
+// noteReplaced keeps the messages that are about to leave the conversation, or
+// the queue.
 func (h *history) noteReplaced(e event.Event, p event.MessagesReplaced) {
-	h.replaced = append(h.replaced, h.state.Messages[len(h.state.Messages)-len(p.MessageIDs):]...)
+	if i := slices.IndexFunc(h.state.Enqueued, func(m hooks.Message) bool { return m.ID == p.FromMessageID }); i >= 0 {
+		m := h.state.Enqueued[i]
+		m.Position = e.Seq
+		h.replaced = append(h.replaced, m)
+	} else {
+		h.replaced = append(h.replaced, h.state.Messages[len(h.state.Messages)-len(p.MessageIDs):]...)
+	}
 	for _, id := range p.MessageIDs {
 		t := h.messages[id]
 		t.replaced = e.Seq
@@ -288,7 +309,7 @@ func (h *history) wantTurns() table {
 
 func (h *history) wantMessages() table {
 	out := table{}
-	for _, m := range slices.Concat(h.replaced, h.state.Messages) {
+	for _, m := range slices.Concat(h.replaced, h.state.Messages, h.state.Enqueued) {
 		out[m.ID] = h.wantMessage(m)
 	}
 	return out
@@ -307,6 +328,7 @@ func (h *history) wantMessage(m hooks.Message) columns {
 	if t.replaced != 0 {
 		r.number("replaced_seq", t.replaced)
 	}
+	r["enqueued"] = strconv.FormatBool(t.enqueued)
 	r.time("created_at", t.at)
 	return r
 }

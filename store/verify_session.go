@@ -31,7 +31,7 @@ var projected = map[string]string{
 	"turns": `SELECT run_id::text || '/' || turn_no AS key, tenant_id, status, attempt::text, model, message_id::text, finish_reason, finish_raw,
 		input_tokens::text, output_tokens::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
 		FROM agentd.turns WHERE session_id = $1`,
-	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `, replaced_seq::text
+	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `, replaced_seq::text, enqueued::text
 		FROM agentd.messages WHERE session_id = $1`,
 	"tool_calls": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_no::text, name, arguments, provider_call_id, status, attempt::text,
 		success::text, output_sha256, output_bytes::text, is_error::text, result_reason, result_message_id::text, position::text,

@@ -247,12 +247,6 @@ func TestStuckSaysWhy(t *testing.T) {
 			t.Helper()
 			die(t, s, 3)
 		}, time.Minute, []string{"queued|poisoned_soon|3 workers in a row died over it; at 5 it fails as poisoned"}},
-		"EnqueuedBehindNothing": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
-			t.Helper()
-			id := newSession(t, s)
-			mustAppend(t, s, appendOf(id, 1, encode(t, id, looptest.NewID(), 0,
-				event.RunCreated{Agent: "a", MessageID: looptest.NewID(), AssistantMessageID: looptest.NewID()})))
-		}, time.Minute, []string{"enqueued|not_promoted|it is behind no other run and nobody queued it"}},
 		"RunningOnAWorkerThatIsNotThere": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			started(t, s)

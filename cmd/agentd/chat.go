@@ -20,6 +20,8 @@ type chatCmd struct {
 	logFlags
 	Session string `placeholder:"ID" help:"Go on with this session: its id, or a name of yours, which makes one if there is none."`
 	Agent   string `placeholder:"NAME" help:"The agent to talk to; the first one if not given."`
+
+	DoubleTexting string `placeholder:"POLICY" help:"What becomes of a message if a run of the session, somebody else's, is active: reject waits here for its end and then sends the message, enqueue sends it at once. The agent's own policy if not given."`
 }
 
 // Run talks until the input ends.
@@ -28,7 +30,7 @@ func (cmd chatCmd) Run(ctx context.Context, io *std) error {
 	if err != nil {
 		return err
 	}
-	talk := &conversation{client: c, agent: cmd.Agent}
+	talk := &conversation{client: c, agent: cmd.Agent, policy: cmd.DoubleTexting}
 	if talk.log, err = cmd.logger(io.err, slog.LevelWarn); err != nil {
 		return err
 	}
@@ -115,7 +117,7 @@ func terminated() (<-chan os.Signal, func()) {
 // refused reports whether an error is about one message: the next one may do.
 func refused(err error) bool {
 	reason := client.ReasonOf(err)
-	return reason == "invalid_argument" || reason == "input_blocked"
+	return reason == "invalid_argument" || reason == "input_blocked" || reason == "queue_full"
 }
 
 // failure is what people are told of the end of a run, nil if it completed.

@@ -140,6 +140,40 @@ func TestChatFromAPipe(t *testing.T) {
 		}
 	})
 
+	t.Run("EnqueuesBehindAnotherRunOfTheSession", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		wait, open := gate(t)
+		s := startServe(t, db, []string{"AGENTD_SCRIPT=" + script(t, wait+`, {"text": "{{last_user}}"}`), "AGENTD_DOUBLE_TEXTING=enqueue"})
+		first := chat(t, s.url, strings.NewReader("first\n"), "--session", "shared")
+		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'model.requested'`)
+		second := chat(t, s.url, strings.NewReader("second\n"), "--session", "shared")
+		awaitRow(t, db, `SELECT 'x' FROM agentd.runs WHERE status = 'enqueued'`)
+		second.await(t, &second.err, "another run of this session has to end first")
+		third := chat(t, s.url, strings.NewReader("third\n"), "--session", "shared", "--double-texting", "enqueue")
+		awaitRow(t, db, `SELECT 'x' FROM agentd.runs HAVING count(*) FILTER (WHERE status = 'enqueued') = 2`)
+		fourth := chat(t, s.url, strings.NewReader("fourth\n"), "--session", "shared", "--double-texting", "reject")
+		fourth.await(t, &fourth.err, "another run of this session has to end first")
+		fourth.signal(t, syscall.SIGINT)
+		if code := fourth.wait(t); code != 1 {
+			t.Errorf("exit code %d", code)
+		}
+		// What is enqueued is taken back before it begins.
+		third.signal(t, syscall.SIGINT)
+		if code := third.wait(t); code != 1 || !strings.Contains(third.err.String(), "the run was cancelled: interrupted in chat") {
+			t.Errorf("exit code %d, said %q", code, third.err.String())
+		}
+		open()
+		for p, want := range map[*process]string{first: "first\n", second: "second\n"} {
+			if code := p.wait(t); code != 0 || p.out.String() != want {
+				t.Errorf("exit code %d, printed %q, want %q", code, p.out.String(), want)
+			}
+		}
+		if got := awaitRow(t, db, `SELECT string_agg(status, ' ' ORDER BY created_seq) FROM agentd.runs`); got != "completed completed cancelled" {
+			t.Errorf("runs: %s", got)
+		}
+	})
+
 	t.Run("AnInterruptCancelsTheRun", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)

@@ -29,6 +29,8 @@ type conversation struct {
 	client    *client.Client
 	sessionID string
 	agent     string
+	// policy is for messages that come while another run is active.
+	policy string
 	// log gets what only people who look for a fault want to know: no payloads.
 	log *slog.Logger
 	// seen is the seq of the last event that was seen.
@@ -60,6 +62,12 @@ func (c *conversation) answer(ctx context.Context, text string, v view, interrup
 		return event.RunCompleted{}, nil
 	}
 	started <- run.GetRunId()
+	if run.GetEnqueued() {
+		v.waiting()
+		if err := c.settleActive(ctx, v); err != nil {
+			return nil, orInterrupted(err)
+		}
+	}
 	end, err := c.attend(ctx, run.GetRunId(), run.GetAfter(), v, v.show)
 	return end, orInterrupted(err)
 }
@@ -108,7 +116,7 @@ func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{
 func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv1.StartRunResponse, error) {
 	text, _ = event.CleanText(text) // bytes of another encoding cannot be sent
 	for {
-		run, err := c.client.StartRun(ctx, &agentdv1.StartRunRequest{SessionId: c.sessionID, Agent: c.agent, Text: text})
+		run, err := c.client.StartRun(ctx, &agentdv1.StartRunRequest{SessionId: c.sessionID, Agent: c.agent, Text: text, Policy: c.policy})
 		var refused *client.Error
 		if !errors.As(err, &refused) || refused.Reason != "session_busy" {
 			return run, err

@@ -31,6 +31,16 @@ func (c *conversation) attend(ctx context.Context, runID string, after uint64, v
 	}
 }
 
+// settleActive is settle for the run that is active: until its approvals are
+// answered, no other begins.
+func (c *conversation) settleActive(ctx context.Context, v view) error {
+	session, err := c.client.GetSession(ctx, c.sessionID)
+	if err == nil && session.GetActiveRunId() != "" {
+		_, err = c.settle(ctx, session.GetActiveRunId(), v)
+	}
+	return err
+}
+
 // settle asks about each approval of the run that is open, in the order of the
 // calls. It returns false if there was none.
 func (c *conversation) settle(ctx context.Context, runID string, v view) (asked bool, err error) {

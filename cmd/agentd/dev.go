@@ -21,6 +21,7 @@ type devCmd struct {
 	modelFlags
 	gateFlags `set:"denied=memory_clear"`
 	limitFlags
+	policyFlags
 	logFlags
 	Grace time.Duration `default:"5s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
 }
@@ -30,7 +31,7 @@ const devDatabase = "agentd"
 
 // Run serves, with a Postgres of its own unless it is given one.
 func (cmd devCmd) Run(ctx context.Context, streams *std) error {
-	n := node{api: true, worker: true, models: cmd.modelFlags, grace: cmd.Grace}
+	n := node{api: true, worker: true, models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace}
 	var err error
 	if n.gates, err = cmd.gates(); err != nil {
 		return err

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
 	"github.com/seed-2ca4966b/agentd/loop/worker"
 	"github.com/seed-2ca4966b/agentd/store"
@@ -59,6 +60,8 @@ type node struct {
 	worker   bool
 	models   modelFlags
 	gates    gates
+	// policies are as in [loop.Commands].
+	policies map[string]event.Policy
 	// limit puts limits on the agent.
 	limit func(*loop.Agent)
 	// grace is how long runs may finish their step when the process has to end.
@@ -107,7 +110,8 @@ func (n node) run(ctx context.Context) (err error) {
 	}
 	asker := &hooks.Asker{HookSet: hookSet.Digest}
 	commands := &loop.Commands{
-		Log: log, Agents: []string{demoAgent}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now, Logger: n.parts,
+		Log: log, Agents: []string{demoAgent}, Policies: n.policies, Hooks: n.gates.hooks, Asker: asker,
+		NewID: newID, Now: time.Now, Logger: n.parts,
 	}
 
 	var ready atomic.Bool

@@ -20,6 +20,7 @@ type serveCmd struct {
 	modelFlags
 	gateFlags `set:"denied="`
 	limitFlags
+	policyFlags
 	logFlags
 	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
@@ -50,7 +51,7 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	}
 	n := node{
 		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
-		models: cmd.modelFlags, grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
+		models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
 	}
 	if n.gates, err = cmd.gates(); err != nil {
 		return err

@@ -92,6 +92,10 @@ var samples = []event.Payload{
 	},
 	event.SessionUpdated{Title: new("Trip to Rome"), Metadata: map[string]*string{"team": nil, "plan": new("gold")}, Sanitized: true},
 	event.MessagesReplaced{FromMessageID: "m-3", MessageIDs: []string{"m-3", "m-4"}},
+	event.MessageCreated{MessageID: "m-1", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "and then?"}}, Sanitized: true, Enqueued: true},
+	event.RunCreated{
+		Agent: "demo", MessageID: "m-1", AssistantMessageID: "m-2", IdempotencyKey: "k", RequestSHA256: "00ff", Sanitized: true, Policy: event.PolicyEnqueue,
+	},
 }
 
 func TestGolden(t *testing.T) {

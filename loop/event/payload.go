@@ -102,6 +102,9 @@ type RunCreated struct {
 	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	RequestSHA256  string `json:"request_sha256,omitempty"`
 	Sanitized      bool   `json:"sanitized,omitempty"`
+	// Policy is what was asked for as another run was active: the run is
+	// enqueued. "" where there was none.
+	Policy Policy `json:"policy,omitempty"`
 }
 
 // RunQueued makes a run claimable by the job that holds Ticket.
@@ -110,9 +113,13 @@ type RunQueued struct {
 	// Cause is "" the first time, "approval" when people have answered,
 	// "job_lost" when a worker died between fetching the job and claiming the
 	// run, "due" when its delay is over, "resumed" when it is no longer paused,
-	// and [QueuedForRetry].
+	// [QueuedNext] and [QueuedForRetry].
 	Cause string `json:"cause,omitempty"`
 }
+
+// QueuedNext is the cause of the first run.queued of a run that was enqueued:
+// the run before it has ended.
+const QueuedNext = "next"
 
 // QueuedForRetry is the cause of run.queued for a run that has failed. It is
 // taken up where it failed: the terminal event before it is no longer its last.

@@ -74,7 +74,8 @@ func tools(m hooks.Message) (calls, results []string, err error) {
 // event that the tables refuse, text in a message that its attempt did not
 // show (or text shown that is not in it), a call of an ended run without
 // exactly one result, a start with other bytes than the log says, a suspension
-// that does not name what is waited for.
+// that does not name what is waited for, an enqueued run that no other keeps
+// waiting.
 func CheckLog(events []event.Event) error {
 	var s loop.State
 	shown := map[answerKey][]loop.PartialBlock{}
@@ -109,6 +110,9 @@ func CheckLog(events []event.Event) error {
 			return fmt.Errorf("seq %d: %w", e.Seq, err)
 		}
 	}
+	if err := checkQueue(s); err != nil {
+		return err
+	}
 	for _, r := range s.Runs {
 		for _, t := range r.Turns {
 			for _, c := range t.Calls {
@@ -123,6 +127,23 @@ func CheckLog(events []event.Event) error {
 
 // checkCalls says whether what runs and what is waited for is what the calls of
 // s say.
+// checkQueue says whether somebody waits for nobody.
+func checkQueue(s loop.State) error {
+	waits := ""
+	for _, r := range s.Runs {
+		if r.Status.Active() {
+			return nil
+		}
+		if r.Status == loop.RunEnqueued {
+			waits = r.ID
+		}
+	}
+	if waits != "" || len(s.Enqueued) > 0 {
+		return fmt.Errorf("run %s is enqueued behind no run, messages %v", waits, s.Enqueued)
+	}
+	return nil
+}
+
 func checkCalls(s loop.State, e event.Event, p event.Payload) error {
 	r, _ := s.Run(e.RunID)
 	t, _ := r.Turn()

@@ -42,6 +42,9 @@ func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
 		"ReplacedMessagesLeaveTheConversation":       testReplace,
 		"AFailedRunIsTakenUpAgain":                   testRetry,
 		"OneOfRacingRetriesAndStartsWins":            testRetryRaces,
+		"EnqueuedRunsBeginInTurn":                    testEnqueue,
+		"AnEnqueuedRunMayNeverBegin":                 testWithdraw,
+		"RacingMessagesAreEnqueuedOnceEach":          testEnqueueRaces,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

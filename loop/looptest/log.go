@@ -295,7 +295,9 @@ func (s *session) head() loop.Head {
 		LastSeq: s.state.LastSeq, Epoch: s.state.Epoch, Deleted: s.state.Deleted, Ledger: s.state.Ledger,
 	}
 	for _, r := range s.state.Runs {
-		h.LastRunID = r.ID
+		if r.Ticket > 0 {
+			h.LastRunID = r.ID
+		}
 		if r.Status.Active() {
 			h.ActiveRunID, h.Waiting = r.ID, r.Status == loop.RunWaiting
 		}
@@ -330,9 +332,26 @@ func (l *Log) Load(_ context.Context, tenantID, sessionID, runID string) (loop.S
 	if !ok {
 		return loop.State{}, loop.ErrNotFound
 	}
-	out := s.state
-	out.Runs = []loop.Run{r}
-	return out, nil
+	return loaded(s.state, r), nil
+}
+
+// loaded is what [loop.Log.Load] gives for the run r of a session.
+func loaded(whole loop.State, r loop.Run) loop.State {
+	out := whole
+	out.Runs = nil
+	if r.Status != loop.RunEnqueued {
+		out.Runs = append(out.Runs, r)
+	}
+	for _, q := range whole.Runs {
+		switch {
+		case q.Status != loop.RunEnqueued:
+		case q.ID == r.ID:
+			out.Runs = append(out.Runs, r)
+		default:
+			out.Runs = append(out.Runs, loop.Run{ID: q.ID, Status: q.Status, MessageID: q.MessageID})
+		}
+	}
+	return out
 }
 
 // Events implements loop.Log.

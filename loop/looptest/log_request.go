@@ -40,6 +40,8 @@ func (s *session) use(e event.Event) (q loop.Request, key string, err error) {
 	switch p := p.(type) {
 	case event.RunCreated:
 		q.RunID, q.MessageID, q.AssistantMessageID, q.RequestSHA256 = e.RunID, p.MessageID, p.AssistantMessageID, p.RequestSHA256
+		r, _ := s.state.Run(e.RunID)
+		q.Enqueued = r.Status == loop.RunEnqueued
 		q.Seq = s.events[slices.IndexFunc(s.events, func(o event.Event) bool { return o.RunID == e.RunID })].Seq - 1
 		return q, p.IdempotencyKey, err
 	case event.InputHandled:
@@ -49,7 +51,7 @@ func (s *session) use(e event.Event) (q loop.Request, key string, err error) {
 		q.Blocked, q.RequestSHA256 = &loop.BlockedError{ReasonCode: p.ReasonCode, Reason: p.Reason}, p.RequestSHA256
 		return q, p.IdempotencyKey, err
 	case event.InputRejected:
-		q.Rejected, q.RequestSHA256 = &loop.BusyError{ActiveRunID: p.ActiveRunID}, p.RequestSHA256
+		q.Rejected, q.RequestSHA256 = loop.Busy(p), p.RequestSHA256
 		return q, p.IdempotencyKey, err
 	}
 	return loop.Request{}, "", err

@@ -92,8 +92,12 @@ func TestARunWhoseStoredStateIsBrokenEndsAndOthersGoOn(t *testing.T) {
 				p := setup(t, db, looptest.Answers(looptest.Answer(looptest.Text("hi"), looptest.Finish(stream.FinishStop))))
 				j := p.Start(t, p.Session(t), "hello")
 				seq := breaks(t, db, j)
+				next := p.Say(t, j.SessionID, "and then?", event.PolicyEnqueue)
 				p.work(t)
 				checkBadState(t, db, j, seq)
+				if name != "Message" { // which is still there
+					checkEnd(t, p, next)
+				}
 				checkEnd(t, p, p.Start(t, p.Session(t), "hello"))
 			})
 		}

@@ -99,13 +99,18 @@ type Message struct {
 	// The answer was cut off (by a cancel, by a broken provider): its text is
 	// what was shown.
 	Partial bool `protobuf:"varint,6,opt,name=partial,proto3" json:"partial,omitempty"`
-	// Orders the messages of a session. Positions rise and may have gaps.
+	// Orders the messages of a session. Positions rise and may have gaps. 0 while
+	// the message is enqueued.
 	Position uint64 `protobuf:"varint,7,opt,name=position,proto3" json:"position,omitempty"`
 	// When the message was stored.
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The seq of the event that took the message out of the conversation, since
-	// others have taken its place; 0 for one that is in it.
-	ReplacedSeq   uint64 `protobuf:"varint,9,opt,name=replaced_seq,json=replacedSeq,proto3" json:"replaced_seq,omitempty"`
+	// others have taken its place, or since its run was cancelled before it began;
+	// 0 for one that is in it.
+	ReplacedSeq uint64 `protobuf:"varint,9,opt,name=replaced_seq,json=replacedSeq,proto3" json:"replaced_seq,omitempty"`
+	// The run of the message has yet to begin: no model sees it, and it stands
+	// behind the conversation until it gets its position in it.
+	Enqueued      bool `protobuf:"varint,10,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -201,6 +206,13 @@ func (x *Message) GetReplacedSeq() uint64 {
 		return x.ReplacedSeq
 	}
 	return 0
+}
+
+func (x *Message) GetEnqueued() bool {
+	if x != nil {
+		return x.Enqueued
+	}
+	return false
 }
 
 // Part is one piece of a message.
@@ -467,7 +479,7 @@ var File_agentd_v1_message_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_message_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/message.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x02\n" +
+	"\x17agentd/v1/message.proto\x12\tagentd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x02\n" +
 	"\aMessage\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06run_id\x18\x02 \x01(\tR\x05runId\x12\x12\n" +
@@ -478,7 +490,9 @@ const file_agentd_v1_message_proto_rawDesc = "" +
 	"\bposition\x18\a \x01(\x04R\bposition\x129\n" +
 	"\n" +
 	"created_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12!\n" +
-	"\freplaced_seq\x18\t \x01(\x04R\vreplacedSeq\"\xb2\x01\n" +
+	"\freplaced_seq\x18\t \x01(\x04R\vreplacedSeq\x12\x1a\n" +
+	"\benqueued\x18\n" +
+	" \x01(\bR\benqueued\"\xb2\x01\n" +
 	"\x04Part\x12\x14\n" +
 	"\x04text\x18\x01 \x01(\tH\x00R\x04text\x12\x1e\n" +
 	"\treasoning\x18\x02 \x01(\tH\x00R\treasoning\x122\n" +

@@ -132,7 +132,10 @@ type Run struct {
 	// How often it was taken up again after it had failed.
 	Retries uint32 `protobuf:"varint,16,opt,name=retries,proto3" json:"retries,omitempty"`
 	// The seq of the event that ended it; 0 before.
-	EndedSeq      uint64 `protobuf:"varint,17,opt,name=ended_seq,json=endedSeq,proto3" json:"ended_seq,omitempty"`
+	EndedSeq uint64 `protobuf:"varint,17,opt,name=ended_seq,json=endedSeq,proto3" json:"ended_seq,omitempty"`
+	// How many enqueued runs of the session begin before this one. 0 for the next
+	// one, and for a run that is not enqueued.
+	Ahead         uint32 `protobuf:"varint,18,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -286,6 +289,13 @@ func (x *Run) GetEndedSeq() uint64 {
 	return 0
 }
 
+func (x *Run) GetAhead() uint32 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
 // StartRunRequest is a user message for an agent.
 type StartRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -302,8 +312,14 @@ type StartRunRequest struct {
 	// counts within its session: at most 200 characters, valid UTF-8, no U+0000.
 	// Empty means that each request is a new run.
 	IdempotencyKey string `protobuf:"bytes,4,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// What to do if a run is active. "reject", or empty: refuse with aborted.
-	// There is no other policy; any other word is refused with invalid_argument.
+	// What becomes of the message if a run of the session is active when it
+	// comes. "reject": it is refused with aborted. "enqueue": it is accepted, and
+	// its run begins when those before it have ended; until then the message is
+	// in no model's context. At most 64 runs of a session wait, one more is
+	// refused with resource_exhausted. Empty means the agent's own policy, which
+	// is "reject" unless the server is told otherwise. Any other word is refused
+	// with invalid_argument, and so is one that does not reject together with
+	// replace_from, which does not go by the agent's policy either.
 	Policy string `protobuf:"bytes,5,opt,name=policy,proto3" json:"policy,omitempty"`
 	// A message of the conversation: the new message and its run take the place
 	// of it and of everything behind it, which leave the conversation and stay in
@@ -407,6 +423,9 @@ type StartRunResponse struct {
 	Handled bool `protobuf:"varint,6,opt,name=handled,proto3" json:"handled,omitempty"`
 	// The answer, if the message was handled; no model is ever sent it.
 	Reply string `protobuf:"bytes,7,opt,name=reply,proto3" json:"reply,omitempty"`
+	// The run waits for the end of those before it. For a repeated request: it
+	// still does.
+	Enqueued bool `protobuf:"varint,8,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
 	// Set if the run is paused: it is stored and stays queued until somebody
 	// resumes it.
 	Pause         *Pause `protobuf:"bytes,15,opt,name=pause,proto3" json:"pause,omitempty"`
@@ -491,6 +510,13 @@ func (x *StartRunResponse) GetReply() string {
 		return x.Reply
 	}
 	return ""
+}
+
+func (x *StartRunResponse) GetEnqueued() bool {
+	if x != nil {
+		return x.Enqueued
+	}
+	return false
 }
 
 func (x *StartRunResponse) GetPause() *Pause {
@@ -909,7 +935,7 @@ var File_agentd_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/admin_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe4\x04\n" +
+	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/admin_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x04\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -932,7 +958,8 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"started_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\aretries\x18\x10 \x01(\rR\aretries\x12\x1b\n" +
-	"\tended_seq\x18\x11 \x01(\x04R\bendedSeq\"\xbe\x01\n" +
+	"\tended_seq\x18\x11 \x01(\x04R\bendedSeq\x12\x14\n" +
+	"\x05ahead\x18\x12 \x01(\rR\x05ahead\"\xbe\x01\n" +
 	"\x0fStartRunRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
@@ -940,7 +967,7 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
 	"\x0fidempotency_key\x18\x04 \x01(\tR\x0eidempotencyKey\x12\x16\n" +
 	"\x06policy\x18\x05 \x01(\tR\x06policy\x12!\n" +
-	"\freplace_from\x18\x06 \x01(\tR\vreplaceFrom\"\x91\x02\n" +
+	"\freplace_from\x18\x06 \x01(\tR\vreplaceFrom\"\xad\x02\n" +
 	"\x10StartRunResponse\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12\x1d\n" +
 	"\n" +
@@ -949,7 +976,8 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\x05after\x18\x04 \x01(\x04R\x05after\x12'\n" +
 	"\x0falready_started\x18\x05 \x01(\bR\x0ealreadyStarted\x12\x18\n" +
 	"\ahandled\x18\x06 \x01(\bR\ahandled\x12\x14\n" +
-	"\x05reply\x18\a \x01(\tR\x05reply\x12&\n" +
+	"\x05reply\x18\a \x01(\tR\x05reply\x12\x1a\n" +
+	"\benqueued\x18\b \x01(\bR\benqueued\x12&\n" +
 	"\x05pause\x18\x0f \x01(\v2\x10.agentd.v1.PauseR\x05pause\"&\n" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"2\n" +

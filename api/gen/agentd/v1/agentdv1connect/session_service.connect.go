@@ -75,7 +75,8 @@ type SessionServiceClient interface {
 	// that follow it. It is refused with aborted while a run is active.
 	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
 	// ListMessages returns what was said in a session, in order: the
-	// conversation as it is, without what others have taken the place of.
+	// conversation as it is, without what others have taken the place of, and
+	// behind it what is enqueued, the next one first.
 	ListMessages(context.Context, *connect.Request[v1.ListMessagesRequest]) (*connect.Response[v1.ListMessagesResponse], error)
 	// ListEvents returns what happened in a session, in order.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
@@ -223,7 +224,8 @@ type SessionServiceHandler interface {
 	// that follow it. It is refused with aborted while a run is active.
 	DeleteSession(context.Context, *connect.Request[v1.DeleteSessionRequest]) (*connect.Response[v1.DeleteSessionResponse], error)
 	// ListMessages returns what was said in a session, in order: the
-	// conversation as it is, without what others have taken the place of.
+	// conversation as it is, without what others have taken the place of, and
+	// behind it what is enqueued, the next one first.
 	ListMessages(context.Context, *connect.Request[v1.ListMessagesRequest]) (*connect.Response[v1.ListMessagesResponse], error)
 	// ListEvents returns what happened in a session, in order.
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)

@@ -1,0 +1,111 @@
+package loop
+
+import (
+	"slices"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// MaxEnqueued is the most runs of a session that wait behind its active one.
+// Every place that takes messages keeps to it.
+const MaxEnqueued = 64
+
+// begun is the state as the run of a run.queued begins: it stands behind those
+// that began before it, and its message, if that was enqueued, at the end of the
+// conversation.
+func (s State) begun(e event.Event) State {
+	i := s.runIndex(e.RunID)
+	if i < 0 || s.Runs[i].Status != RunEnqueued {
+		return s
+	}
+	if first := s.nextIndex(); first != i {
+		r := s.Runs[i]
+		s.Runs = slices.Insert(slices.Delete(slices.Clone(s.Runs), i, i+1), first, r)
+		i = first
+	}
+	if at := s.enqueuedIndex(s.Runs[i].MessageID); at >= 0 {
+		m := s.Enqueued[at]
+		m.Position = e.Seq
+		s = s.withoutEnqueued(at).withMessage(m)
+	}
+	return s
+}
+
+func (s State) withoutEnqueued(at int) State {
+	if s.Enqueued = slices.Delete(slices.Clone(s.Enqueued), at, at+1); len(s.Enqueued) == 0 {
+		s.Enqueued = nil
+	}
+	return s
+}
+
+// neverBegins reports whether p takes the message of an enqueued run, and no
+// other, out of the queue.
+func (s State) neverBegins(p event.MessagesReplaced) bool {
+	return len(p.MessageIDs) == 1 && p.MessageIDs[0] == p.FromMessageID && s.enqueuedIndex(p.FromMessageID) >= 0
+}
+
+// withdrawn is what must be written before r may end if its message is enqueued:
+// that leaves the queue.
+func (s State) withdrawn(r Run) []event.Payload {
+	if s.enqueuedIndex(r.MessageID) < 0 {
+		return nil
+	}
+	return []event.Payload{event.MessagesReplaced{FromMessageID: r.MessageID, MessageIDs: []string{r.MessageID}}}
+}
+
+// withoutTail is the state without the messages that p names: the last ones, or
+// an enqueued one. allows has asked.
+func (s State) withoutTail(p event.MessagesReplaced) State {
+	if at := s.enqueuedIndex(p.FromMessageID); at >= 0 {
+		return s.withoutEnqueued(at)
+	}
+	at := s.messageIndex(p.FromMessageID)
+	if s.Messages = s.Messages[:at:at]; at == 0 {
+		s.Messages = nil
+	}
+	return s
+}
+
+func (s State) nextIndex() int {
+	return slices.IndexFunc(s.Runs, func(r Run) bool { return r.Status == RunEnqueued })
+}
+
+// enqueued counts the runs that wait for the active one.
+func (s State) enqueued() (n int) {
+	for _, r := range s.Runs {
+		if r.Status == RunEnqueued {
+			n++
+		}
+	}
+	return n
+}
+
+// NextRuns are runs that have yet to begin, as those of [Log.Load] are: enqueued
+// has their messages, the next one first. Only who they are and what they
+// answer is known of them.
+func NextRuns(enqueued []hooks.Message) []Run {
+	var out []Run
+	for _, m := range enqueued {
+		out = append(out, Run{ID: m.RunID, Status: RunEnqueued, MessageID: m.ID})
+	}
+	return out
+}
+
+// handOver lets the next run begin where the active one ends, in the same
+// append: in between, nobody would know that it is its turn.
+func (d *draft) handOver() {
+	was, busy := d.base.active()
+	if now, ok := d.state.Run(was.ID); !busy || !ok || !now.Status.Terminal() {
+		return
+	}
+	i := d.state.nextIndex()
+	if _, busy := d.state.active(); busy || i < 0 {
+		return
+	}
+	scope := d.scope
+	d.scope.RunID = d.state.Runs[i].ID
+	d.add(event.RunQueued{Ticket: 1, Cause: event.QueuedNext})
+	d.job(1)
+	d.scope = scope
+}

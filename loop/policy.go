@@ -1,0 +1,87 @@
+package loop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-2ca4966b/agentd/loop/event"
+)
+
+// checkPolicy refuses what no policy says.
+func checkPolicy(cmd StartRun) error {
+	switch {
+	case cmd.Policy != "" && !slices.Contains(event.Policies(), cmd.Policy):
+		var known []string
+		for _, p := range event.Policies() {
+			known = append(known, string(p))
+		}
+		return &InvalidError{Field: "policy", Problem: fmt.Sprintf(
+			"%q is no policy: use one of %s", event.Shorten(string(cmd.Policy), 80), strings.Join(known, ", "),
+		)}
+	case cmd.ReplaceFrom != "" && cmd.Policy != "" && cmd.Policy != event.PolicyReject:
+		return &InvalidError{Field: "policy", Problem: fmt.Sprintf(
+			"%q does not go with replace_from: what is replaced has to stand still. Cancel the active run and wait for its end", cmd.Policy,
+		)}
+	}
+	return nil
+}
+
+// policy is what becomes of the message of a busy session.
+func (s *starting) policy() event.Policy {
+	p := s.cmd.Policy
+	if p == "" && s.cmd.ReplaceFrom == "" {
+		p = s.c.Policies[s.agent]
+	}
+	if p == "" {
+		p = event.PolicyReject
+	}
+	return p
+}
+
+// busy plans for a session whose run h.ActiveRunID is active.
+func (s *starting) busy(ctx context.Context, h Head) (Append, error) {
+	policy := s.policy()
+	if policy == event.PolicyReject {
+		return s.reject(h, policy, &BusyError{ActiveRunID: h.ActiveRunID})
+	}
+	state, err := s.c.Log.Load(ctx, h.TenantID, h.SessionID, h.ActiveRunID)
+	// One whose stored state is broken ends like others.
+	if bad := new(BadStateError); err != nil && !errors.As(err, &bad) {
+		return Append{}, err
+	}
+	if a, ok := state.active(); !ok || a.ID != h.ActiveRunID {
+		return Append{}, ErrConflict // it has ended since
+	}
+	if state.enqueued() >= MaxEnqueued {
+		h.LastSeq, h.Ledger = state.LastSeq, state.Ledger
+		return s.reject(h, policy, &BusyError{ActiveRunID: h.ActiveRunID, Full: true})
+	}
+	d := newDraft(s.c.NewID, state, event.Scope{SessionID: h.SessionID, At: s.c.Now(), Actor: s.cmd.Actor})
+	s.run(d, policy)
+	d.decide(s.said.decisions)
+	return d.done()
+}
+
+// reject refuses the message; only decisions about it are a reason to write
+// that down.
+func (s *starting) reject(h Head, policy event.Policy, refusal *BusyError) (Append, error) {
+	if len(s.said.decisions) == 0 {
+		return Append{}, refusal
+	}
+	d := s.c.draft(h, s.cmd.Actor, "")
+	d.add(event.InputRejected{
+		InputID: s.inputID, Agent: s.agent, Input: s.input(), Policy: string(policy), ActiveRunID: h.ActiveRunID,
+		IdempotencyKey: s.cmd.IdempotencyKey, RequestSHA256: s.digest,
+	})
+	s.refusal = refusal
+	d.decide(s.said.decisions)
+	return d.done()
+}
+
+// Busy is the error that the event stands for.
+func Busy(p event.InputRejected) *BusyError {
+	return &BusyError{ActiveRunID: p.ActiveRunID, Full: p.Policy == string(event.PolicyEnqueue)}
+}
