@@ -110,6 +110,9 @@ func printConversation(out io.Writer, said []*agentdv1.Message) error {
 		if m.GetPartial() {
 			b.WriteString(" (cut off)")
 		}
+		if m.GetEnqueued() {
+			b.WriteString(" (enqueued)")
+		}
 		fmt.Fprintf(&b, ", %s:\n", moment(m.GetCreatedAt()))
 		for _, p := range m.GetParts() {
 			switch {
