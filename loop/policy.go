@@ -55,6 +55,12 @@ func (s *starting) busy(ctx context.Context, h Head) (Append, error) {
 	if a, ok := state.active(); !ok || a.ID != h.ActiveRunID {
 		return Append{}, ErrConflict // it has ended since
 	}
+	if state.LastSeq != h.LastSeq {
+		// What was appended since may be this very request.
+		if done, err := s.repeated(ctx); done || err != nil {
+			return Append{}, err
+		}
+	}
 	if state.enqueued() >= MaxEnqueued {
 		h.LastSeq, h.Ledger = state.LastSeq, state.Ledger
 		return s.reject(h, policy, &BusyError{ActiveRunID: h.ActiveRunID, Full: true})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/looptest"
 )
 
 // TestARepeatedRequestIsTheRunWhateverBecameOfIt of an enqueued one.
@@ -129,5 +130,33 @@ func TestARunThatEndsJustThenKeepsNobodyWaiting(t *testing.T) {
 	log.fail = loop.ErrUnavailable
 	if _, err := start(loop.StartRun{SessionID: id, Text: "three", Policy: event.PolicyEnqueue}); !errors.Is(err, loop.ErrUnavailable) {
 		t.Errorf("%v; want ErrUnavailable", err)
+	}
+}
+
+// TestATwinThatIsFasterIsTheSameRun: the state that the message is enqueued on is
+// read after its key.
+func TestATwinThatIsFasterIsTheSameRun(t *testing.T) {
+	t.Parallel()
+	b, start := commands(t)
+	id := b.Session(t)
+	b.Start(t, id, "one")
+	twin, log := *b.Commands, &endsFirst{Log: b.Log}
+	request := loop.StartRun{
+		TenantID: looptest.Tenant, Actor: looptest.Tester, SessionID: id, Text: "two", Policy: event.PolicyEnqueue, IdempotencyKey: "k",
+	}
+	var faster loop.StartedRun
+	log.end = func() {
+		var err error
+		if faster, err = twin.StartRun(t.Context(), request); err != nil {
+			t.Error(err)
+		}
+	}
+	b.Commands.Log = log
+	got, err := start(request)
+	if faster.Repeated = true; err != nil || got != faster {
+		t.Errorf("%+v, %v; want %+v", got, err, faster)
+	}
+	if events, _ := checked(t, b, id); len(payloads[event.RunCreated](t, events)) != 2 {
+		t.Errorf("log %v; want two runs", looptest.Types(events))
 	}
 }
