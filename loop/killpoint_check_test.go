@@ -23,7 +23,7 @@ func (k *staged) check(t *testing.T, whole, events []event.Event) killRow {
 	k.checkEnd(t, whole, events, unknown)
 	k.checkEffects(t, events)
 	k.checkCalls(t, events)
-	k.checkDecisions(t, events)
+	k.checkDecisions(t, events, unknown)
 	k.checkTexts(t, events)
 	told := k.told()
 	later := k.goOn(t, events)
@@ -133,12 +133,16 @@ func (k *staged) checkCalls(t *testing.T, events []event.Event) {
 	}
 }
 
-// checkDecisions: no hook is asked again for what was recorded, the ledger has
-// each decision once, and a person is asked and answers once per call.
-func (k *staged) checkDecisions(t *testing.T, events []event.Event) {
+// checkDecisions: no hook is asked again for what was recorded, nor about an
+// output that is lost, the ledger has each decision once, and a person is asked
+// and answers once per call.
+func (k *staged) checkDecisions(t *testing.T, events []event.Event, unknown map[string]hooks.ResultReason) {
 	t.Helper()
 	durable := recorded(k.durable)
 	for _, a := range k.asked {
+		if a.after && a.gate == hooks.GateAfterToolCall && len(unknown) == len(k.drama.tools) {
+			t.Errorf("a hook was asked about an output that is lost: %v", unknown)
+		}
 		if a.after && durable[a.decision] > 0 {
 			t.Errorf("%s had decided %s, and was asked again", a.gate, a.decision)
 		}

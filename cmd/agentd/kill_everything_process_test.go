@@ -12,10 +12,12 @@ import (
 )
 
 // TestKillOfEverything: with runs at every kind of step, all processes are
-// killed at once. One worker that comes later brings every run to its end.
+// killed at once. One worker that comes later brings every run to its end, but
+// for those that wait for people, until they have answered.
 func TestKillOfEverything(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
+	f.env = append(f.env, "AGENTD_TOOL_PERMISSIONS=pay=ask")
 	front := f.add(t, "--roles", "api")
 	workers := []*server{f.add(t, "--roles", "worker"), f.add(t, "--roles", "worker")}
 	groups := map[string][]string{} // what the user said, and the runs
@@ -27,6 +29,11 @@ func TestKillOfEverything(t *testing.T) {
 			groups[say] = append(groups[say], run)
 			sessions[run] = session
 		}
+	}
+	asked := toolPay + " " + holdNever
+	begin(asked)
+	for _, run := range groups[asked] {
+		f.pending(t, run)
 	}
 	charge, put, unwanted := toolCharge+" "+holdAfter, toolPut+" "+holdBefore, toolCharge+" "+filepath.Join(f.dir, "nothing")
 	begin("stream")
@@ -51,8 +58,12 @@ func TestKillOfEverything(t *testing.T) {
 
 	f.add(t)
 	began := time.Now()
-	awaitRow(t, f.db, `SELECT 'x' FROM agentd.runs HAVING bool_and(ended_at IS NOT NULL)`)
+	awaitRow(t, f.db, `SELECT 'x' FROM agentd.runs HAVING bool_and(ended_at IS NOT NULL OR status = 'waiting')`)
 	t.Logf("all runs are at their end %s after the worker was ready; lease %s", time.Since(began).Round(time.Millisecond), killLease)
+	f.checkNothingHeld(t, len(groups[asked]))
+	for _, run := range groups[asked] {
+		f.approve(t, f.alive[0], run)
+	}
 	for say, runs := range groups {
 		want := "completed"
 		if say == unwanted {
@@ -67,7 +78,7 @@ func TestKillOfEverything(t *testing.T) {
 			case unwanted:
 				checkCancelled(t, facts)
 				continue
-			case charge, put:
+			case charge, put, asked:
 				checkTool(t, f, facts)
 			}
 			checkRun(t, facts)
@@ -79,16 +90,16 @@ func TestKillOfEverything(t *testing.T) {
 // checkLeft looks at what the dead have left.
 func (f *fleet) checkLeft(t *testing.T) {
 	t.Helper()
-	var queued, running, asked int
+	var queued, running, waiting, asked int
 	err := f.db.Pool.QueryRow(t.Context(), `
 		SELECT count(*) FILTER (WHERE status = 'queued'), count(*) FILTER (WHERE status = 'running'),
-			count(*) FILTER (WHERE cancel_requested_at IS NOT NULL)
-		FROM agentd.runs`).Scan(&queued, &running, &asked)
+			count(*) FILTER (WHERE status = 'waiting'), count(*) FILTER (WHERE cancel_requested_at IS NOT NULL)
+		FROM agentd.runs`).Scan(&queued, &running, &waiting, &asked)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if queued != 4 || running != 16 || asked != 4 {
-		t.Errorf("%d runs are queued, %d are running, of %d a cancel was asked", queued, running, asked)
+	if queued != 4 || running != 16 || waiting != 4 || asked != 4 {
+		t.Errorf("%d runs are queued, %d are running, %d wait, of %d a cancel was asked", queued, running, waiting, asked)
 	}
 }
 

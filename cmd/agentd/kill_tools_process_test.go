@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,16 +19,18 @@ import (
 // file counts.
 const effectsVariable = "AGENTD_TEST_EFFECTS"
 
-// The tools: put may be repeated, the others must not be.
+// The tools: put and die may be repeated, the others must not be. die kills the
+// process that it is entered in.
 const (
 	toolCharge = "charge"
+	toolDie    = "die"
 	toolPay    = "pay"
 	toolPut    = "put"
 )
 
 func init() {
 	if path := os.Getenv(effectsVariable); path != "" {
-		extraTools = append(extraTools, effectTool(path, toolCharge, false), effectTool(path, toolPut, true), effectTool(path, toolPay, false))
+		extraTools = append(extraTools, effectTool(path, toolCharge, false), effectTool(path, toolPut, true), effectTool(path, toolPay, false), dieTool(path))
 	}
 }
 
@@ -66,6 +69,30 @@ func effectTool(path, name string, idempotent bool) loop.Tool {
 			return loop.ToolOutput{}, err
 		}
 		return loop.ToolOutput{Content: fmt.Sprintf("%s took effect in attempt %d", name, in.Attempt)}, nil
+	}}
+}
+
+// dieTool kills its process in as many attempts as its call says, as running
+// out of memory does: nothing of it is seen from within.
+func dieTool(path string) loop.Tool {
+	return looptest.Tool{Name: toolDie, Idempotent: true, Run: func(ctx context.Context, in loop.ToolInput) (loop.ToolOutput, error) {
+		var args struct {
+			Times int `json:"times,string"`
+		}
+		if err := json.Unmarshal(in.Arguments, &args); err != nil {
+			return loop.ToolOutput{}, err
+		}
+		if err := note(path, noteEffect, in); err != nil {
+			return loop.ToolOutput{}, err
+		}
+		if in.Attempt > args.Times {
+			return loop.ToolOutput{Content: "lived"}, nil
+		}
+		if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+			return loop.ToolOutput{}, err
+		}
+		<-ctx.Done()
+		return loop.ToolOutput{}, ctx.Err()
 	}}
 }
 
