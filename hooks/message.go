@@ -101,6 +101,12 @@ const (
 	ReasonDenied ResultReason = "denied"
 	// ReasonWithheld: the tool ran, and a hook keeps its output back.
 	ReasonWithheld ResultReason = "withheld"
+	// ReasonLimit: the run had reached a limit of its agent before the call's
+	// turn came.
+	ReasonLimit ResultReason = "limit"
+	// ReasonConfirmed: the tool was interrupted, and a person said that it has
+	// taken effect. There is no output.
+	ReasonConfirmed ResultReason = "confirmed"
 	// ReasonNotRun: the run ended before the call's turn came.
 	ReasonNotRun ResultReason = "not_run"
 	// ReasonCancelled: the run was cancelled before the tool started.

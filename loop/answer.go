@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -18,6 +19,8 @@ const maxPending = 1 << 20
 // takes is merged, so a slow log costs fewer events and no text.
 type answer struct {
 	attempt int
+	// prices are what the model costs.
+	prices Prices
 
 	mu      sync.Mutex
 	blocks  []block
@@ -47,8 +50,8 @@ type block struct {
 	changed bool
 }
 
-func newAnswer(attempt int) *answer {
-	return &answer{attempt: attempt, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+func newAnswer(attempt int, prices Prices) *answer {
+	return &answer{attempt: attempt, prices: prices, ready: make(chan struct{}, 1), room: make(chan struct{}, 1)}
 }
 
 // add takes in a chunk. It returns an error if the chunk makes no sense, and
@@ -169,9 +172,10 @@ func (a *answer) completed(newID func() string) []event.Payload {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	raw, changed := event.CleanText(a.finish.Raw)
+	usage := believed(a.finish.Usage)
 	msg := event.AssistantCompleted{
 		Attempt: a.attempt, MessageID: newID(), Parts: []hooks.Part{},
-		Finish: a.finish.Reason, FinishRaw: raw, Usage: a.finish.Usage, Sanitized: changed,
+		Finish: a.finish.Reason, FinishRaw: raw, Usage: usage, Cost: a.prices.cost(usage), Sanitized: changed,
 	}
 	var calls []event.Payload
 	for _, b := range a.blocks {
@@ -195,6 +199,24 @@ func (a *answer) completed(newID func() string) []event.Payload {
 		}
 	}
 	return append([]event.Payload{msg}, calls...)
+}
+
+// spent is what the provider had said of a call that failed, nil for nothing.
+func (a *answer) spent() (*stream.Usage, *event.Cost) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var u stream.Usage
+	var me *ModelError
+	if errors.As(a.err, &me) {
+		u = believed(me.Usage)
+	}
+	if a.finish != nil {
+		u = believed(a.finish.Usage)
+	}
+	if u == (stream.Usage{}) {
+		return nil, nil
+	}
+	return &u, a.prices.cost(u)
 }
 
 // shown is what the answer's texts add up to, for an answer that was cut off.

@@ -11,6 +11,9 @@ type DecideApproval struct {
 	TenantID   string
 	ApprovalID string
 	Approve    bool
+	// Outcome answers a question of the kind [event.ApprovalOfOutcome], and
+	// Approve does not count; "" answers one about a call that wants to run.
+	Outcome event.ApprovalDecision
 	// ArgumentsSHA256 (hex) is what the person saw; "" does not check.
 	ArgumentsSHA256 string
 	Reason          string
@@ -37,7 +40,10 @@ func (c *Commands) DecideApproval(ctx context.Context, cmd DecideApproval) (Deci
 		return Decided{}, err
 	}
 	decision := event.DecisionDenied
-	if cmd.Approve {
+	switch {
+	case cmd.Outcome != "":
+		decision = cmd.Outcome
+	case cmd.Approve:
 		decision = event.DecisionApproved
 	}
 	out := Decided{SessionID: sessionID, RunID: runID, Decision: decision}
@@ -81,18 +87,35 @@ func refuseDecision(call Call, ok bool, decision event.ApprovalDecision, cmd Dec
 			Field:   "arguments_sha256",
 			Problem: "is not the digest of the arguments that wait for approval: look at them again",
 		}
+	case cmd.Outcome != "" && cmd.Outcome != event.DecisionHappened && cmd.Outcome != event.DecisionDidNotHappen:
+		return &InvalidError{Field: "decision", Problem: "is no answer"}
+	case !call.Asked.Takes(decision) && call.Asked == event.ApprovalOfOutcome:
+		return &InvalidError{
+			Field:   "decision",
+			Problem: "does not answer this: the call was started and interrupted, and the question is whether it has taken effect",
+		}
+	case !call.Asked.Takes(decision):
+		return &InvalidError{Field: "decision", Problem: "does not answer this: the question is whether the call may run"}
 	case call.Decision == "" || call.Decision == decision && call.DecidedBy == cmd.Actor:
 		return nil
 	}
 	return &DecidedError{Decision: call.Decision, By: call.DecidedBy, At: call.DecidedAt}
 }
 
-// approval finds the call that an approval is about.
+// approval finds the call that an approval is about, as it was when that one was
+// the last.
 func (r Run) approval(id string) (Call, bool) {
 	for _, t := range r.Turns {
 		for _, c := range t.Calls {
 			if c.ApprovalID == id {
 				return c, true
+			}
+			for _, q := range c.Earlier {
+				if q.ApprovalID == id {
+					c.Status, c.ApprovalID, c.Asked = StatusAfter(q.Decision), id, q.Asked
+					c.Decision, c.DecidedBy, c.DecidedAt = q.Decision, q.DecidedBy, q.DecidedAt
+					return c, true
+				}
 			}
 		}
 	}

@@ -23,7 +23,7 @@ func (r *runner) callModel(ctx context.Context) error {
 	t, _ := r.run().Turn()
 	r.startTurn(ctx, t.Attempt > 1)
 	callCtx, stop := context.WithCancel(ctx)
-	ans := newAnswer(t.Attempt)
+	ans := newAnswer(t.Attempt, r.engine.Agents[r.run().Agent].Prices)
 	pulled := make(chan struct{})
 	chunks := r.stream(callCtx, t, ans)
 	go func() {
@@ -138,7 +138,9 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 		return []event.Payload{again}
 	}
 	t, _ := r.run().Turn()
-	return []event.Payload{stopped(r.engine.NewID, t.Attempt, ans.shown(), string(fail.Reason)), fail}
+	cut := stopped(r.engine.NewID, t.Attempt, ans.shown(), string(fail.Reason))
+	cut.Usage, cut.Cost = ans.spent()
+	return []event.Payload{cut, fail}
 }
 
 // join waits for a goroutine that was told to stop.

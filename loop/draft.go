@@ -183,6 +183,10 @@ const (
 	textNotRun         = "This call was not run: the run was cancelled first."
 	textOutcomeUnknown = "outcome unknown: the tool was started and then interrupted before it answered. " +
 		"It may have taken effect. It was not run again."
+	textEndedFirst = "This call was not run: the run ended first."
+	textLimit      = "This call was not run: the run reached a limit of its agent first."
+	textNotAgain   = "This call was not run: it was interrupted, and a person said that it had not taken effect; then the run ended."
+	textConfirmed  = "The tool was interrupted, and a person confirmed that it has run. Its output is unknown. It was not run again."
 	textOutputLost = "executed; output lost before it was checked. The tool was not run again."
 )
 
@@ -190,15 +194,23 @@ const (
 // gone.
 func closedResult(newID func() string, c Call) event.ToolResult {
 	p := event.ToolResult{CallID: c.ID, MessageID: newID(), Name: c.Name, IsError: true}
+	if c.Status == CallAwaiting && c.Asked == event.ApprovalOfOutcome {
+		c.Status = CallStarted // nobody said what became of it
+	}
 	switch c.Status {
 	case CallStarted:
 		p.Reason, p.Content = hooks.ReasonOutcomeUnknown, textOutcomeUnknown
 	case CallExecuted:
 		p.Reason, p.Content = hooks.ReasonOutputLost, textOutputLost
+	case CallConfirmed:
+		p.Reason, p.Content, p.IsError = hooks.ReasonConfirmed, textConfirmed, false
 	case CallDenied:
 		p.Reason, p.Content = hooks.ReasonDenied, deniedText(c)
 	case CallNone, CallProposed, CallBlocked, CallAwaiting, CallApproved, CallDone:
 		p.Reason, p.Content = hooks.ReasonCancelled, textNotRun
+		if c.Attempt > 0 && c.Status == CallApproved {
+			p.Content = textNotAgain
+		}
 	}
 	return p
 }

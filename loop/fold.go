@@ -242,12 +242,16 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 			t.Failed++
 			t.RetryAt = p.RetryAt
 		}
+		t = t.used(p.Usage, p.Cost)
 	case event.AssistantCompleted:
-		t.MessageID, t.Finish, t.FinishRaw, t.Usage = p.MessageID, p.Finish, p.FinishRaw, p.Usage
+		t.MessageID, t.Finish, t.FinishRaw = p.MessageID, p.Finish, p.FinishRaw
 		t.Shown, t.FirstSeq = nil, 0
+		t.Unreported = p.Usage == stream.Usage{}
+		t = t.used(&p.Usage, p.Cost)
 	case event.AssistantStopped:
 		t.MessageID = p.MessageID
 		t.Shown, t.FirstSeq = nil, 0
+		t = t.used(p.Usage, p.Cost)
 	case event.ToolProposed:
 		t.Calls = append(slices.Clip(t.Calls), Call{
 			ToolCall: hooks.ToolCall{ID: p.CallID, ProviderID: p.ProviderCallID, Name: p.Name, Arguments: p.Arguments},
@@ -267,15 +271,19 @@ func (c Call) apply(e event.Event, p event.Payload) Call {
 	c.Status = callTransitions[c.Status][e.Type]
 	switch p := p.(type) {
 	case event.ApprovalRequested:
-		c.ApprovalID = p.ApprovalID
+		if c.ApprovalID != "" {
+			c.Earlier = append(slices.Clip(c.Earlier), Question{
+				ApprovalID: c.ApprovalID, Asked: c.Asked, Decision: c.Decision, DecidedBy: c.DecidedBy, DecidedAt: c.DecidedAt,
+			})
+		}
+		c.ApprovalID, c.Asked = p.ApprovalID, p.Kind
+		c.Decision, c.DecisionReason, c.DecidedBy, c.DecidedAt = "", "", event.Actor{}, time.Time{}
 		if p.Arguments != c.Arguments {
 			c.Final = &p.Arguments
 		}
 	case event.ApprovalDecided:
 		c.Decision, c.DecisionReason, c.DecidedBy, c.DecidedAt = p.Decision, p.Reason, e.Actor, e.At
-		if p.Decision != event.DecisionApproved {
-			c.Status = CallDenied
-		}
+		c.Status = StatusAfter(p.Decision)
 	case event.ToolStarted:
 		c.Attempt = p.Attempt
 		if p.Arguments != nil {

@@ -324,6 +324,28 @@ func TestFoldKeepsWhatWasApproved(t *testing.T) {
 	}
 }
 
+// TestFoldKeepsEveryQuestion: a call that was approved and then interrupted is
+// asked about once more, and both answers are there.
+func TestFoldKeepsEveryQuestion(t *testing.T) {
+	t.Parallel()
+	s := scenes()["call approved"].build(t)
+	for _, p := range []event.Payload{toolStart, unsure, missed, event.ToolStarted{CallID: "c1", Attempt: 2}} {
+		e := numbered(fact(t, 1, p), s.LastSeq+1)
+		if err := loop.Allows(s, e); err != nil {
+			t.Fatal(err)
+		}
+		s = loop.Fold(s, e)
+	}
+	r, _ := s.Run("run")
+	c := r.Turns[0].Calls[0]
+	if c.Status != loop.CallStarted || c.Attempt != 2 || c.ApprovalID != "ap2" || c.Asked != event.ApprovalOfOutcome || c.Decision != event.DecisionDidNotHappen {
+		t.Errorf("call %+v", c)
+	}
+	if want := []loop.Question{{ApprovalID: "ap1", Decision: event.DecisionApproved, DecidedBy: looptest.Tester, DecidedAt: at}}; !slices.Equal(c.Earlier, want) {
+		t.Errorf("earlier %+v; want %+v", c.Earlier, want)
+	}
+}
+
 func TestFoldKeepsPartialTextByBlock(t *testing.T) {
 	t.Parallel()
 	s := scenes()["turn calling"].build(t)

@@ -19,6 +19,12 @@ type clearance struct {
 func (r *runner) passTools(ctx context.Context, d *draft, st *step, agent Agent) error {
 	before := *d
 	t, _ := d.run().Turn()
+	if agent.OnUnknown == UnknownFail {
+		if c, ok := t.unknown(agent); ok {
+			*st = r.unknownEnds(d, c)
+			return nil
+		}
+	}
 	for _, c := range t.Calls {
 		over, err := r.passCall(ctx, d, agent, t, c)
 		if err != nil {
@@ -64,6 +70,10 @@ func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c 
 			r.forbid(d, c)
 			return nil, nil
 		}
+		if agent.Limits.full(d.run(), c) {
+			d.add(agent.Limits.tooMany(r.engine.NewID, c))
+			return nil, nil
+		}
 		return nil, r.clear(ctx, d, t, c, tool, c.final(), nil)
 	case CallStarted, CallExecuted:
 		// Taken up again after an interruption.
@@ -74,8 +84,12 @@ func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c 
 			}
 			return nil, r.clear(ctx, d, t, c, tool, c.final(), nil)
 		}
+		if c.Status == CallStarted && agent.OnUnknown == UnknownAsk && !agent.Unattended {
+			d.add(askOutcome(r.engine.NewID(), c))
+			return nil, nil
+		}
 		d.add(closedResult(r.engine.NewID, c))
-	case CallDenied, CallBlocked:
+	case CallDenied, CallConfirmed, CallBlocked:
 		d.add(closedResult(r.engine.NewID, c))
 	case CallNone, CallAwaiting, CallDone:
 	}
@@ -96,6 +110,10 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 	mode := agent.permission(c.Name)
 	if mode == PermissionDeny {
 		r.forbid(d, c)
+		return nil, nil
+	}
+	if agent.Limits.full(d.run(), c) {
+		d.add(agent.Limits.tooMany(r.engine.NewID, c))
 		return nil, nil
 	}
 	in := hooks.BeforeToolCall{RunRef: r.ref(), Turn: t.No, Revision: 1, Call: c.ToolCall}
@@ -206,7 +224,7 @@ func (r *runner) terminated(ctx context.Context, d *draft, at Call, over ruling[
 		if c.Status != CallDone {
 			res := closedResult(r.engine.NewID, c)
 			if res.Reason == hooks.ReasonCancelled {
-				res.Reason, res.Content = hooks.ReasonNotRun, "This call was not run: the run ended first."
+				res.Reason, res.Content = hooks.ReasonNotRun, textEndedFirst
 			}
 			d.add(res)
 		}

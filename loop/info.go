@@ -70,9 +70,11 @@ type RunInfo struct {
 	Ahead int
 	// Turns counts the turns that were started.
 	Turns int
-	// InputTokens and OutputTokens are sums over the finished model calls.
+	// InputTokens and OutputTokens are sums over the model calls, as far as the
+	// provider said; CostMicros is what that came to, in millionths.
 	InputTokens  int64
 	OutputTokens int64
+	CostMicros   int64
 	CreatedAt    time.Time
 	// StartedAt is the first claim, nil before it; EndedAt and EndedSeq are the
 	// terminal event's, nil and 0 while it may still go on.
@@ -91,12 +93,15 @@ type ApprovalInfo struct {
 	RunID     string
 	Turn      int
 	CallID    string
+	// Kind is what people are asked.
+	Kind event.ApprovalKind
 	// Name and Arguments are the call exactly as it runs if the answer is yes;
 	// ArgumentsSHA256 (hex) is what the answer is bound to.
 	Name            string
 	Arguments       string
 	ArgumentsSHA256 string
-	// RequestedBy is "permission" or the gate whose hook asked for it.
+	// RequestedBy is "permission" or the gate whose hook asked for it, and
+	// "on_unknown" for a call of unknown outcome.
 	RequestedBy string
 	Reason      string
 	// Decision is "" while the approval is pending.

@@ -83,6 +83,8 @@ type ModelError struct {
 	Retryable bool
 	// RetryAfter is how long the provider asks to wait, 0 if it does not say.
 	RetryAfter time.Duration
+	// Usage is what the provider had reported by then: it counts.
+	Usage stream.Usage
 	// Err is the cause, nil if there is none; it is logged and not stored.
 	Err error
 }
@@ -162,7 +164,27 @@ type Agent struct {
 	// Limits end its runs, Retry says when its model calls are made again.
 	Limits Limits
 	Retry  Retry
+	// Prices are what its model calls cost.
+	Prices Prices
+	// OnUnknown says what becomes of a tool call that was interrupted.
+	OnUnknown UnknownPolicy
 }
+
+// UnknownPolicy is what becomes of a call whose tool was started and
+// interrupted, and is not declared idempotent: it may have taken effect.
+type UnknownPolicy string
+
+// The policies.
+const (
+	// UnknownReport tells the model, and is what "" means.
+	UnknownReport UnknownPolicy = "report"
+	// UnknownAsk asks people whether it has taken effect, and runs the call
+	// again, under the same id, if they say that it has not. Where there is
+	// nobody to ask it is UnknownReport.
+	UnknownAsk UnknownPolicy = "ask"
+	// UnknownFail ends the run.
+	UnknownFail UnknownPolicy = "fail"
+)
 
 // Permission is a rule about tools, before any hook is asked.
 type Permission struct {

@@ -107,6 +107,9 @@ func (p planner) next(s State, r Run) step {
 
 func (p planner) proceed(r Run) step {
 	t, _ := r.Turn()
+	if fail, ok := p.agent.Limits.spent(r); ok && t.goesOn() {
+		return step{write: limited(p.newID, r, fail), act: actEnd}
+	}
 	switch t.Status {
 	case TurnNone:
 		st := p.newTurn()
@@ -138,6 +141,21 @@ func (p planner) proceed(r Run) step {
 		write: []event.Payload{event.RunFailed{Reason: event.FailIncomplete, Error: "the answer was cut off"}},
 		act:   actEnd,
 	}
+}
+
+// goesOn reports whether the turn, or one in its place, has a model or a tool to
+// call. One whose calls all have results is completed in any case.
+func (t Turn) goesOn() bool {
+	switch t.Status {
+	case TurnOpen, TurnCalling:
+		return true
+	case TurnAnswered:
+		return !t.settled()
+	case TurnStopped:
+		return t.Superseded
+	case TurnNone, TurnCompleted:
+	}
+	return false
 }
 
 func (p planner) newTurn() step {

@@ -85,6 +85,7 @@ func (r *runner) retry(ans *answer, fail event.RunFailed) (p event.AssistantDisc
 	}
 	at := r.engine.Now().Add(r.retryIn).UTC().Truncate(time.Microsecond)
 	p.RetryAt = &at
+	p.Usage, p.Cost = ans.spent()
 	return p, true
 }
 

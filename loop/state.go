@@ -151,7 +151,12 @@ type Turn struct {
 	MessageID string
 	Finish    stream.FinishReason
 	FinishRaw string
-	Usage     stream.Usage
+	// Usage is what the turn's calls took, all attempts together, as far as the
+	// provider said; CostMicros is what that came to, in millionths.
+	Usage      stream.Usage
+	CostMicros int64
+	// Unreported says that the provider did not say what the answer took.
+	Unreported bool
 	// Superseded says of a stopped turn that the run was taken up again: the
 	// next turn stands in its place.
 	Superseded bool
@@ -175,6 +180,9 @@ const (
 	CallAwaiting CallStatus = "awaiting"
 	CallApproved CallStatus = "approved"
 	CallDenied   CallStatus = "denied"
+	// CallConfirmed: it was interrupted, and people said that it has taken
+	// effect. It is not run again.
+	CallConfirmed CallStatus = "confirmed"
 	// CallStarted: the tool may have taken effect, nobody knows yet.
 	CallStarted  CallStatus = "started"
 	CallExecuted CallStatus = "executed"
@@ -190,13 +198,16 @@ type Call struct {
 	// Position is where the result's message stands.
 	Position int64
 	Status   CallStatus
-	// ApprovalID is set once people were asked.
+	// ApprovalID is set once people were asked, and Asked is what.
 	ApprovalID string
+	Asked      event.ApprovalKind
 	// Decision, DecisionReason and DecidedBy are their answer.
 	Decision       event.ApprovalDecision
 	DecisionReason string
 	DecidedBy      event.Actor
 	DecidedAt      time.Time
+	// Earlier are the questions before this one, all of them answered.
+	Earlier []Question
 	// Final is what runs, if hooks changed the arguments.
 	Final *string
 	// Attempt counts executions, 0 before the first.
@@ -209,6 +220,27 @@ type Call struct {
 	Reason  hooks.ResultReason
 	// ResultMessageID is the message that holds the result.
 	ResultMessageID string
+}
+
+// Question is something that people were asked about a call, and the answer.
+type Question struct {
+	ApprovalID string
+	Asked      event.ApprovalKind
+	Decision   event.ApprovalDecision
+	DecidedBy  event.Actor
+	DecidedAt  time.Time
+}
+
+// StatusAfter is where an answer leaves a call.
+func StatusAfter(d event.ApprovalDecision) CallStatus {
+	switch d {
+	case event.DecisionApproved, event.DecisionDidNotHappen:
+		return CallApproved
+	case event.DecisionHappened:
+		return CallConfirmed
+	case event.DecisionDenied, event.DecisionCancelled:
+	}
+	return CallDenied
 }
 
 // Run returns the run with that id.

@@ -18,7 +18,7 @@ var callTransitions = map[CallStatus]map[event.Type]CallStatus{
 		event.TypeToolResult: CallDone,
 	},
 	CallAwaiting: {
-		event.TypeApprovalDecided: CallApproved, // or denied, as the event says
+		event.TypeApprovalDecided: CallApproved, // or denied or confirmed, as the event says
 	},
 	CallApproved: {
 		event.TypeToolBlocked: CallBlocked,
@@ -28,11 +28,16 @@ var callTransitions = map[CallStatus]map[event.Type]CallStatus{
 	CallDenied: {
 		event.TypeToolResult: CallDone,
 	},
+	CallConfirmed: {
+		event.TypeToolResult: CallDone,
+	},
 	CallStarted: {
 		event.TypeToolStarted:  CallStarted, // an idempotent tool, again
 		event.TypeToolExecuted: CallExecuted,
 		event.TypeToolBlocked:  CallBlocked, // not again
-		event.TypeToolResult:   CallDone,
+		// Whether it has taken effect.
+		event.TypeApprovalRequested: CallAwaiting,
+		event.TypeToolResult:        CallDone,
 	},
 	CallExecuted: {
 		event.TypeToolStarted: CallStarted, // an idempotent tool whose output was lost

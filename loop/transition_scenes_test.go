@@ -56,6 +56,9 @@ var (
 	asked     = event.ApprovalRequested{ApprovalID: "ap1", CallID: "c1", Name: "look", Arguments: `{"n":1}`, By: "permission"}
 	approved  = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionApproved}
 	denied    = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionDenied, Reason: "no"}
+	unsure    = event.ApprovalRequested{ApprovalID: "ap2", Kind: event.ApprovalOfOutcome, CallID: "c1", Name: "look", Arguments: "{}", By: "on_unknown"}
+	happened  = event.ApprovalDecided{ApprovalID: "ap2", CallID: "c1", Decision: event.DecisionHappened}
+	missed    = event.ApprovalDecided{ApprovalID: "ap2", CallID: "c1", Decision: event.DecisionDidNotHappen}
 	suspended = event.RunSuspended{Reason: "approval", ApprovalIDs: []string{"ap1"}}
 	cutOff    = event.AssistantStopped{Attempt: 1, MessageID: "a", Parts: []hooks.Part{{Type: hooks.PartText, Text: "so f"}}, Reason: "model_error"}
 	replaced  = event.MessagesReplaced{FromMessageID: "a", MessageIDs: []string{"a"}}
@@ -100,7 +103,7 @@ func scenes() map[string]scene {
 		open, calling, ans, stp, tc = loop.TurnOpen, loop.TurnCalling, loop.TurnAnswered, loop.TurnStopped, loop.TurnCompleted
 		pro, sta, exe, done         = loop.CallProposed, loop.CallStarted, loop.CallExecuted, loop.CallDone
 		wai, blo                    = loop.RunWaiting, loop.CallBlocked
-		awa, app, den               = loop.CallAwaiting, loop.CallApproved, loop.CallDenied
+		awa, app, den, con          = loop.CallAwaiting, loop.CallApproved, loop.CallDenied, loop.CallConfirmed
 	)
 	toQueued := log(created, queued)
 	toEnqueued := log(another{event.RunCreated{Agent: "demo", MessageID: "m0"}}, another{queued}, later, behind)
@@ -109,6 +112,7 @@ func scenes() map[string]scene {
 	toAnswered := log(toCalling, answered)
 	toProposed := log(toAnswered, proposed)
 	toStarted := log(toProposed, toolStart)
+	toUnsure := log(toStarted, unsure)
 	toExecuted := log(toStarted, executed)
 	toDone := log(toExecuted, result)
 	toTurnEnd := log(toDone, event.TurnCompleted{})
@@ -217,7 +221,19 @@ func scenes() map[string]scene {
 		})},
 		"call started": {toStarted, status{run, ans, sta}, ends(status{run, ans, sta}, row{
 			event.TypeToolStarted: {run, ans, sta}, event.TypeToolExecuted: {run, ans, exe}, event.TypeToolResult: {run, ans, done},
-			event.TypeToolBlocked: {run, ans, blo},
+			event.TypeToolBlocked: {run, ans, blo}, event.TypeApprovalRequested: {run, ans, awa},
+		})},
+		"call of unknown outcome": {toUnsure, status{run, ans, awa}, ends(status{run, ans, awa}, row{
+			event.TypeApprovalDecided: {run, ans, app}, event.TypeRunSuspended: {wai, ans, awa},
+		})},
+		"call confirmed": {log(toUnsure, happened), status{run, ans, con}, ends(status{run, ans, con}, row{
+			event.TypeToolResult: {run, ans, done},
+		})},
+		"call that did not happen": {log(toUnsure, missed), status{run, ans, app}, ends(status{run, ans, app}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolBlocked: {run, ans, blo}, event.TypeToolResult: {run, ans, done},
+		})},
+		"waiting and confirmed": {log(toUnsure, suspended, happened), status{wai, ans, con}, to(status{wai, ans, con}, row{
+			event.TypeRunQueued: {que, ans, con}, event.TypeRunCancelRequested: {wai, ans, con}, event.TypeToolResult: {wai, ans, done},
 		})},
 		"call executed": {toExecuted, status{run, ans, exe}, ends(status{run, ans, exe}, row{
 			event.TypeToolStarted: {run, ans, sta}, event.TypeToolResult: {run, ans, done}, event.TypeToolBlocked: {run, ans, blo},
@@ -308,6 +324,12 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 	if len(s.Enqueued) > 0 {
 		last, queue.Cause = s.Enqueued[0].ID, event.QueuedNext
 	}
+	question, answer := asked, approved
+	if st := statusOf(s).call; st == loop.CallStarted {
+		question = unsure
+	} else if i := slices.IndexFunc(turn.Calls, func(c loop.Call) bool { return c.Asked == event.ApprovalOfOutcome }); i >= 0 {
+		answer = missed
+	}
 	for _, p := range []event.Payload{
 		event.SessionCreated{TenantID: "t"}, event.SessionUpdated{Title: new("hi")}, event.SessionDeleted{},
 		event.MessagesReplaced{FromMessageID: last, MessageIDs: []string{last}},
@@ -324,7 +346,7 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 		proposed, event.ToolStarted{CallID: "c1", Attempt: 2}, executed, result, event.TurnCompleted{},
 		event.RunCancelRequested{}, completed, failed, cancelled,
 		event.InputHandled{InputID: "i", Reply: "hello"}, event.InputBlocked{InputID: "i", ReasonCode: "no"}, event.InputRejected{InputID: "i", Policy: "reject"},
-		prepared, suspended, blocked, asked, approved,
+		prepared, suspended, blocked, question, answer,
 	} {
 		if p.EventType() == typ {
 			return numbered(candidateFor(t, s, p), s.LastSeq+1)

@@ -65,14 +65,26 @@ func allowsInTurn(r Run, e event.Event, p event.Payload, refuse func(entity, id,
 	if !ok {
 		return nil
 	}
-	var from CallStatus
+	var c Call
 	if i := t.callIndex(id); i >= 0 {
-		from = t.Calls[i].Status
+		c = t.Calls[i]
 	}
-	if _, ok := callTransitions[from][e.Type]; !ok {
-		return refuse("call", id, string(from))
+	if _, ok := callTransitions[c.Status][e.Type]; !ok || !c.fits(p) {
+		return refuse("call", id, string(c.Status))
 	}
 	return nil
+}
+
+// fits holds what the call table cannot say: people are asked about the outcome
+// of what was started, and give an answer to what they were asked.
+func (c Call) fits(p event.Payload) bool {
+	switch p := p.(type) {
+	case event.ApprovalRequested:
+		return (p.Kind == event.ApprovalOfOutcome) == (c.Status == CallStarted)
+	case event.ApprovalDecided:
+		return c.Asked.Takes(p.Decision)
+	}
+	return true
 }
 
 func allowsAttempt(t Turn, attempt int, refuse func(entity, id, from string) error) error {

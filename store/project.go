@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -66,19 +67,20 @@ type runChange struct {
 func (r *runChange) ends() bool { return r.endedAt.Valid && r.endedAt != noTime }
 
 type turnChange struct {
-	runID        pgtype.UUID
-	no           int32
-	created      bool
-	status       string
-	attempt      pgtype.Int4
-	model        pgtype.Text
-	messageID    pgtype.UUID
-	finish       pgtype.Text
-	finishRaw    pgtype.Text
-	inputTokens  pgtype.Int8
-	outputTokens pgtype.Int8
-	startedAt    time.Time
-	completedAt  pgtype.Timestamptz
+	runID       pgtype.UUID
+	no          int32
+	created     bool
+	status      string
+	attempt     pgtype.Int4
+	model       pgtype.Text
+	messageID   pgtype.UUID
+	finish      pgtype.Text
+	finishRaw   pgtype.Text
+	inputMore   int64
+	outputMore  int64
+	costMore    int64
+	startedAt   time.Time
+	completedAt pgtype.Timestamptz
 }
 
 type messageRow struct {
@@ -266,18 +268,30 @@ func (p *projector) addToTurn(e event.Event, payload event.Payload) {
 		t := p.turn(e, loop.TurnCalling)
 		t.attempt, t.model = integer(v.Attempt), pgtype.Text{String: v.Model, Valid: true}
 	case event.AssistantDiscarded:
-		p.turn(e, loop.TurnOpen)
+		p.turn(e, loop.TurnOpen).use(v.Usage, v.Cost)
 	case event.AssistantCompleted:
 		t := p.turn(e, loop.TurnAnswered)
 		t.messageID, t.finish, t.finishRaw = p.id(v.MessageID), text(string(v.Finish)), text(v.FinishRaw)
-		t.inputTokens, t.outputTokens = bigint(v.Usage.InputTokens), bigint(v.Usage.OutputTokens)
+		t.use(&v.Usage, v.Cost)
 	case event.AssistantStopped:
 		t := p.turn(e, loop.TurnStopped)
+		t.use(v.Usage, v.Cost)
 		if v.MessageID != "" {
 			t.messageID = p.id(v.MessageID)
 		}
 	case event.TurnCompleted:
 		p.turn(e, loop.TurnCompleted).completedAt = at(e.At)
+	}
+}
+
+// use adds what a model call took.
+func (t *turnChange) use(u *stream.Usage, c *event.Cost) {
+	if u != nil {
+		t.inputMore += u.InputTokens
+		t.outputMore += u.OutputTokens
+	}
+	if c != nil {
+		t.costMore += c.Micros
 	}
 }
 

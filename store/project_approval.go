@@ -16,6 +16,7 @@ type approvalChange struct {
 	runID       pgtype.UUID
 	turn        int32
 	callID      pgtype.UUID
+	kind        string
 	name        string
 	arguments   string
 	sha256      string
@@ -32,7 +33,18 @@ type approvalChange struct {
 	decided        pgtype.Int8
 }
 
-const approvalPending = "pending"
+const (
+	approvalPending = "pending"
+	// kindOfCall is what the kind that events leave out is called in SQL.
+	kindOfCall = "call"
+)
+
+func kindColumn(k event.ApprovalKind) string {
+	if k == event.ApprovalOfCall {
+		return kindOfCall
+	}
+	return string(k)
+}
 
 func (p *projector) addToApproval(e event.Event, payload event.Payload) {
 	switch v := payload.(type) {
@@ -41,15 +53,12 @@ func (p *projector) addToApproval(e event.Event, payload event.Payload) {
 		c.approvalID, c.asked = p.id(v.ApprovalID), pgtype.Text{String: v.Arguments, Valid: true}
 		a := p.approval(v.ApprovalID)
 		a.created, a.runID, a.turn, a.callID = true, p.id(e.RunID), int32(e.Turn), p.id(v.CallID)
+		a.kind = kindColumn(v.Kind)
 		a.name, a.arguments, a.sha256 = v.Name, v.Arguments, v.ArgumentsSHA256
 		a.by, a.reason, a.requestedAt, a.requested = v.By, text(v.Reason), e.At, e.Seq
 		a.status = approvalPending
 	case event.ApprovalDecided:
-		status := loop.CallApproved
-		if v.Decision != event.DecisionApproved {
-			status = loop.CallDenied
-		}
-		p.call(v.CallID, status)
+		p.call(v.CallID, loop.StatusAfter(v.Decision))
 		a := p.approval(v.ApprovalID)
 		a.status, a.decisionReason = string(v.Decision), text(v.Reason)
 		a.decidedByKind = pgtype.Text{String: string(e.Actor.Kind), Valid: true}
@@ -75,13 +84,13 @@ const (
 	approvalNames   = `session_id, append_id, id, status, decided_by_kind, decided_by_id, decision_reason, decided_at, decided_seq`
 
 	insertApprovals = `
-INSERT INTO agentd.approvals (id, tenant_id, session_id, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, reason,
+INSERT INTO agentd.approvals (id, tenant_id, session_id, run_id, turn_no, call_id, kind, name, arguments, arguments_sha256, requested_by, reason,
 	requested_at, requested_seq, status, decided_by_kind, decided_by_id, decision_reason, decided_at, decided_seq)
-SELECT c.id, s.tenant_id, s.id, c.run_id, c.turn_no, c.call_id, c.name, c.arguments, c.arguments_sha256, c.requested_by, c.reason,
+SELECT c.id, s.tenant_id, s.id, c.run_id, c.turn_no, c.call_id, c.kind, c.name, c.arguments, c.arguments_sha256, c.requested_by, c.reason,
 	c.requested_at, c.requested_seq, c.status, c.decided_by_kind, c.decided_by_id, c.decision_reason, c.decided_at, c.decided_seq
 FROM ` + approvalColumns + `, $10::uuid[], $11::integer[], $12::uuid[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[],
-	$18::timestamptz[], $19::bigint[])
-	AS c (` + approvalNames + `, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, reason, requested_at, requested_seq)
+	$18::timestamptz[], $19::bigint[], $20::text[])
+	AS c (` + approvalNames + `, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, reason, requested_at, requested_seq, kind)
 ` + ownSession
 
 	updateApprovals = `
@@ -125,5 +134,6 @@ func newApprovalArgs(rows []row[approvalChange]) []any {
 		column(rows, func(a *c) pgtype.Text { return a.reason }),
 		column(rows, func(a *c) time.Time { return a.requestedAt }),
 		column(rows, func(a *c) int64 { return a.requested }),
+		column(rows, func(a *c) string { return a.kind }),
 	)
 }

@@ -72,15 +72,15 @@ WHERE r.id = c.id AND r.session_id IS NOT DISTINCT FROM s.id
 
 	insertTurns = `
 INSERT INTO agentd.turns (run_id, turn_no, tenant_id, session_id, status, attempt, model, message_id,
-	finish_reason, finish_raw, input_tokens, output_tokens, started_at, completed_at)
+	finish_reason, finish_raw, input_tokens, output_tokens, cost_micros, started_at, completed_at)
 SELECT c.run_id, c.turn_no, s.tenant_id, s.id, c.status, coalesce(c.attempt, 0), nullif(c.model, ''), c.message_id,
-	c.finish_reason, c.finish_raw, coalesce(c.input_tokens, 0), coalesce(c.output_tokens, 0), c.started_at, c.completed_at
-FROM ` + turnColumns + `, $14::timestamptz[]) AS c (` + turnNames + `, started_at)
+	c.finish_reason, c.finish_raw, c.input_more, c.output_more, c.cost_more, c.started_at, c.completed_at
+FROM ` + turnColumns + `, $15::timestamptz[]) AS c (` + turnNames + `, started_at)
 ` + ownSession
 	turnColumns = `unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::integer[], $5::text[], $6::integer[], $7::text[], $8::uuid[],
-	$9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::timestamptz[]`
+	$9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::timestamptz[]`
 	turnNames = `session_id, append_id, run_id, turn_no, status, attempt, model, message_id,
-	finish_reason, finish_raw, input_tokens, output_tokens, completed_at`
+	finish_reason, finish_raw, input_more, output_more, cost_more, completed_at`
 	updateTurns = `
 UPDATE agentd.turns AS t SET
 	status = c.status,
@@ -89,8 +89,9 @@ UPDATE agentd.turns AS t SET
 	message_id = coalesce(c.message_id, t.message_id),
 	finish_reason = coalesce(c.finish_reason, t.finish_reason),
 	finish_raw = coalesce(c.finish_raw, t.finish_raw),
-	input_tokens = coalesce(c.input_tokens, t.input_tokens),
-	output_tokens = coalesce(c.output_tokens, t.output_tokens),
+	input_tokens = t.input_tokens + c.input_more,
+	output_tokens = t.output_tokens + c.output_more,
+	cost_micros = t.cost_micros + c.cost_more,
 	completed_at = coalesce(c.completed_at, t.completed_at)
 FROM ` + turnColumns + `) AS c (` + turnNames + `)
 ` + ownSession + `
@@ -250,9 +251,9 @@ func (p *projections) add(r *request) {
 }
 
 // queue adds the statements that have rows. A run that ends makes room for
-// the one that is queued in the same append, so ends come first; a turn needs
-// its run, a call its turn, an
-// approval its call and a payload its decision.
+// the one that is queued in the same append, so ends come first, and so do
+// answers, since a call has one open approval. A turn needs its run, a call its
+// turn, an approval its call and a payload its decision.
 func (p *projections) queue(b *pgx.Batch) {
 	queue(b, updateDescriptions, p.described, descriptionArgs)
 	queue(b, updateRuns, p.runsEnded, runArgs)
@@ -265,8 +266,8 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, insertMessages, p.messages, messageArgs)
 	queue(b, joinMessages, p.joined, joinedArgs)
 	queue(b, replaceMessages, p.replaced, replacedArgs)
-	queue(b, insertApprovals, p.asked, newApprovalArgs)
 	queue(b, updateApprovals, p.decided, approvalArgs)
+	queue(b, insertApprovals, p.asked, newApprovalArgs)
 	queue(b, insertDecisions, p.decisions, decisionArgs)
 	queue(b, insertPayloads, p.payloads, payloadArgs)
 	queue(b, erasePayloads, p.deleted, deletedArgs)
@@ -329,8 +330,9 @@ func turnArgs(rows []row[turnChange]) []any {
 		column(rows, func(t *c) pgtype.UUID { return t.messageID }),
 		column(rows, func(t *c) pgtype.Text { return t.finish }),
 		column(rows, func(t *c) pgtype.Text { return t.finishRaw }),
-		column(rows, func(t *c) pgtype.Int8 { return t.inputTokens }),
-		column(rows, func(t *c) pgtype.Int8 { return t.outputTokens }),
+		column(rows, func(t *c) int64 { return t.inputMore }),
+		column(rows, func(t *c) int64 { return t.outputMore }),
+		column(rows, func(t *c) int64 { return t.costMore }),
 		column(rows, func(t *c) pgtype.Timestamptz { return t.completedAt }),
 	}
 }

@@ -70,6 +70,13 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		seen.types["withdrawn"] += w.withdrawn
 		for _, r := range w.state.Runs {
 			seen.types["retry"] += r.Retries
+			for _, turn := range r.Turns {
+				for _, c := range turn.Calls {
+					if c.Asked == event.ApprovalOfOutcome {
+						seen.types["outcome"]++
+					}
+				}
+			}
 			if r.QueuedFor == event.QueuedNext {
 				seen.types["next"]++
 			}
@@ -84,7 +91,7 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
 		event.TypeInputHandled, event.TypeInputBlocked, event.TypeInputRejected, event.TypeRunPrepared, event.TypeRunSuspended,
 		event.TypeToolBlocked, event.TypeApprovalRequested, event.TypeApprovalDecided,
-		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry", "next", "withdrawn",
+		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry", "outcome", "next", "withdrawn",
 	} {
 		if seen.types[kind] == 0 {
 			t.Errorf("no log had %s", kind)
@@ -340,6 +347,8 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 	shown := silent
 	shown.MessageID, shown.Parts = looptest.NewID(), w.parts()
 	usage := stream.Usage{InputTokens: 3, OutputTokens: 5}
+	cost := &event.Cost{Micros: 90, InputPrice: 2_500_000, OutputPrice: 15_000_000}
+	shown.Usage, shown.Cost = &stream.Usage{InputTokens: 3}, &event.Cost{Micros: 8, InputPrice: 2_500_000, OutputPrice: 15_000_000}
 	var payloads []event.Payload
 	for _, c := range t.Calls {
 		payloads = append(payloads, w.ofApproval(c)...)
@@ -352,11 +361,12 @@ func (w *walk) ofTurn(r loop.Run) []candidate {
 	payloads = append(payloads,
 		event.TurnCompleted{},
 		event.ToolProposed{CallID: looptest.NewID(), Number: len(t.Calls) + 1, Name: "look", Arguments: "{\"q\": <1>", ProviderCallID: "p"},
-		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Parts: w.parts(), Finish: stream.FinishStop, FinishRaw: "end", Usage: usage},
+		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Parts: w.parts(), Finish: stream.FinishStop, FinishRaw: "end", Usage: usage, Cost: cost},
 		event.AssistantCompleted{Attempt: t.Attempt, MessageID: looptest.NewID(), Finish: stream.FinishToolCalls},
 		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneText, BlockID: "0", Text: "so "},
 		event.AssistantDelta{Attempt: t.Attempt, Lane: stream.LaneReasoning, BlockID: "1", Text: "hm"},
-		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"}, silent, shown,
+		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "interrupted"},
+		event.AssistantDiscarded{Attempt: t.Attempt, Reason: "failed", Usage: &usage, Cost: cost}, silent, shown,
 		event.ModelRequested{Attempt: t.Attempt + 1, Model: fmt.Sprint("model ", t.Attempt), MessageIDs: []string{}},
 	)
 	return append(of(r.ID, t.No, payloads), of(r.ID, t.No+1, []event.Payload{event.TurnStarted{}})...)
@@ -372,9 +382,16 @@ func (w *walk) ofApproval(c loop.Call) []event.Payload {
 		arguments = rapid.SampledFrom([]string{c.Arguments, `{"q": "changed"}`}).Draw(w.t, "arguments")
 	}
 	digest := digestOf(arguments)
-	decision := rapid.SampledFrom([]event.ApprovalDecision{event.DecisionApproved, event.DecisionDenied, event.DecisionCancelled}).Draw(w.t, "decision")
+	decisions := []event.ApprovalDecision{event.DecisionApproved, event.DecisionDenied, event.DecisionCancelled}
+	if c.Asked == event.ApprovalOfOutcome {
+		decisions = []event.ApprovalDecision{event.DecisionDidNotHappen, event.DecisionHappened, event.DecisionCancelled}
+	}
+	decision := rapid.SampledFrom(decisions).Draw(w.t, "decision")
 	return []event.Payload{
 		event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: c.ID, Name: c.Name, Arguments: arguments, ArgumentsSHA256: digest, By: "permission"},
+		event.ApprovalRequested{
+			ApprovalID: looptest.NewID(), Kind: event.ApprovalOfOutcome, CallID: c.ID, Name: c.Name, Arguments: final, ArgumentsSHA256: digestOf(final), By: "on_unknown",
+		},
 		event.ApprovalDecided{ApprovalID: c.ApprovalID, CallID: c.ID, Decision: decision, ArgumentsSHA256: digest, Reason: "so"},
 		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, Arguments: &arguments, ArgumentsSHA256: digest},
 		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, ArgumentsSHA256: digestOf(final)},

@@ -39,6 +39,7 @@ type approvalRow struct {
 	RunID           string
 	TurnNo          int
 	CallID          string
+	Kind            string
 	Name            string
 	Arguments       string
 	ArgumentsSHA256 string `db:"arguments_sha256"`
@@ -60,6 +61,9 @@ func (r approvalRow) info() loop.ApprovalInfo {
 		DecidedBy:   event.Actor{Kind: event.ActorKind(orZero(r.DecidedByKind)), ID: orZero(r.DecidedByID)},
 		RequestedAt: r.RequestedAt.UTC(), DecidedAt: inUTC(r.DecidedAt),
 	}
+	if r.Kind != kindOfCall {
+		i.Kind = event.ApprovalKind(r.Kind)
+	}
 	if r.Status != approvalPending {
 		i.Decision = event.ApprovalDecision(r.Status)
 	}
@@ -68,7 +72,7 @@ func (r approvalRow) info() loop.ApprovalInfo {
 
 const selectApprovals = `
 	SELECT a.id::text AS id, a.tenant_id, a.session_id::text AS session_id, a.run_id::text AS run_id, a.turn_no, a.call_id::text AS call_id,
-		a.name, a.arguments, a.arguments_sha256, a.requested_by, a.reason, a.status,
+		a.kind, a.name, a.arguments, a.arguments_sha256, a.requested_by, a.reason, a.status,
 		a.decided_by_kind, a.decided_by_id, a.decision_reason, a.requested_at, a.decided_at
 	FROM agentd.approvals a
 	JOIN agentd.sessions s ON s.id = a.session_id AND s.deleted_at IS NULL

@@ -27,6 +27,7 @@ type runRow struct {
 	Turns              int
 	InputTokens        int64
 	OutputTokens       int64
+	CostMicros         int64
 	CreatedAt          time.Time
 	StartedAt          *time.Time
 	EndedAt            *time.Time
@@ -50,6 +51,7 @@ func (r runRow) info() loop.RunInfo {
 		Turns:              r.Turns,
 		InputTokens:        r.InputTokens,
 		OutputTokens:       r.OutputTokens,
+		CostMicros:         r.CostMicros,
 		CreatedAt:          r.CreatedAt.UTC(),
 		StartedAt:          inUTC(r.StartedAt),
 		EndedAt:            inUTC(r.EndedAt),
@@ -77,7 +79,7 @@ func selectRuns(condition string) string {
 				SELECT count(*) FROM agentd.messages AS m JOIN agentd.messages AS q ON q.session_id = m.session_id AND q.position < m.position
 				WHERE m.id = r.message_id AND q.enqueued AND q.replaced_seq IS NULL)
 			ELSE 0 END AS ahead,
-			t.turns, t.input_tokens, t.output_tokens, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
+			t.turns, t.input_tokens, t.output_tokens, t.cost_micros, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
 		FROM (
 			SELECT r.id, r.tenant_id, r.session_id, r.agent, r.status, r.reason, r.error, r.message_id,
 				r.assistant_message_id, r.cancel_requested_at, r.created_at, r.started_at, r.ended_at, r.ended_seq, r.retries
@@ -87,7 +89,8 @@ func selectRuns(condition string) string {
 			ORDER BY r.created_at DESC, r.id DESC LIMIT $2) r
 		CROSS JOIN LATERAL (
 			SELECT count(*) AS turns, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
-				coalesce(sum(output_tokens), 0)::bigint AS output_tokens
+				coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+				coalesce(sum(cost_micros), 0)::bigint AS cost_micros
 			FROM agentd.turns WHERE run_id = r.id) t
 		ORDER BY r.created_at DESC, r.id DESC`
 }

@@ -12,7 +12,7 @@ import (
 
 func (h *history) noteRequest(e event.Event, p event.ApprovalRequested) {
 	h.sameDigest(e, p.ArgumentsSHA256, digestOf(p.Arguments), "the digest of its arguments")
-	r := columns{"name": p.Name, "arguments": p.Arguments, "arguments_sha256": p.ArgumentsSHA256, "status": approvalPending}
+	r := columns{"kind": kindColumn(p.Kind), "name": p.Name, "arguments": p.Arguments, "arguments_sha256": p.ArgumentsSHA256, "status": approvalPending}
 	r.text("tenant_id", h.state.TenantID)
 	r.text("run_id", e.RunID)
 	r.number("turn_no", int64(e.Turn))

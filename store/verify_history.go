@@ -299,6 +299,7 @@ func (h *history) wantTurns() table {
 			r.number("attempt", int64(turn.Attempt))
 			r.number("input_tokens", turn.Usage.InputTokens)
 			r.number("output_tokens", turn.Usage.OutputTokens)
+			r.number("cost_micros", turn.CostMicros)
 			r.time("started_at", t.started)
 			r.time("completed_at", t.completed)
 			out[run.ID+"/"+strconv.Itoa(turn.No)] = r

@@ -29,7 +29,7 @@ var projected = map[string]string{
 		created_seq::text, ended_seq::text, hook_set, retries::text
 		FROM agentd.runs WHERE session_id = $1`,
 	"turns": `SELECT run_id::text || '/' || turn_no AS key, tenant_id, status, attempt::text, model, message_id::text, finish_reason, finish_raw,
-		input_tokens::text, output_tokens::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
+		input_tokens::text, output_tokens::text, cost_micros::text, ` + utc("started_at") + `, ` + utc("completed_at") + `
 		FROM agentd.turns WHERE session_id = $1`,
 	"messages": `SELECT id::text, tenant_id, run_id::text, turn_no::text, role, parts::text, partial::text, position::text, seq::text, ` + utc("created_at") + `, replaced_seq::text, enqueued::text
 		FROM agentd.messages WHERE session_id = $1`,
@@ -38,7 +38,7 @@ var projected = map[string]string{
 		` + utc("proposed_at") + `, ` + utc("started_at") + `, ` + utc("executed_at") + `, ` + utc("done_at") + `,
 		final_arguments, approval_id::text, blocked_by
 		FROM agentd.tool_calls WHERE session_id = $1`,
-	"approvals": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_id::text, name, arguments, arguments_sha256, requested_by, reason,
+	"approvals": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_id::text, kind, name, arguments, arguments_sha256, requested_by, reason,
 		status, decided_by_kind, decided_by_id, decision_reason, ` + utc("requested_at") + `, ` + utc("decided_at") + `,
 		requested_seq::text, decided_seq::text
 		FROM agentd.approvals WHERE session_id = $1`,

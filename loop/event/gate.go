@@ -89,16 +89,45 @@ type ToolBlocked struct {
 	Sanitized  bool   `json:"sanitized,omitempty"`
 }
 
+// ApprovalKind is what people are asked. Values are stored.
+type ApprovalKind string
+
+// The kinds.
+const (
+	// ApprovalOfCall asks whether the call may run.
+	ApprovalOfCall ApprovalKind = ""
+	// ApprovalOfOutcome asks whether a call that was interrupted has taken
+	// effect.
+	ApprovalOfOutcome ApprovalKind = "outcome"
+)
+
+// Takes reports whether d answers a question of that kind. Any may be
+// cancelled. An answer that this binary does not know is one to the most
+// frequent question, and no yes.
+func (k ApprovalKind) Takes(d ApprovalDecision) bool {
+	switch d {
+	case DecisionHappened, DecisionDidNotHappen:
+		return k == ApprovalOfOutcome
+	case DecisionCancelled:
+		return true
+	case DecisionApproved, DecisionDenied:
+	}
+	return k == ApprovalOfCall
+}
+
 // ApprovalRequested asks people about one call.
 type ApprovalRequested struct {
 	ApprovalID string `json:"approval_id"`
-	CallID     string `json:"call_id"`
-	Name       string `json:"name"`
+	// Kind is left out for the most frequent question.
+	Kind   ApprovalKind `json:"kind,omitempty"`
+	CallID string       `json:"call_id"`
+	Name   string       `json:"name"`
 	// Arguments are exactly what runs if the answer is yes, and SHA256 (hex)
 	// is what the answer is bound to.
 	Arguments       string `json:"arguments"`
 	ArgumentsSHA256 string `json:"arguments_sha256"`
-	// By is "permission" or the gate whose hook asked for it.
+	// By is "permission" or the gate whose hook asked for it, and "on_unknown"
+	// for a call of unknown outcome.
 	By        string `json:"by"`
 	Reason    string `json:"reason,omitempty"`
 	Sanitized bool   `json:"sanitized,omitempty"`
@@ -111,6 +140,10 @@ type ApprovalDecision string
 const (
 	DecisionApproved ApprovalDecision = "approved"
 	DecisionDenied   ApprovalDecision = "denied"
+	// DecisionHappened and DecisionDidNotHappen say of a call that was
+	// interrupted whether it has taken effect. One that has not is run again.
+	DecisionHappened     ApprovalDecision = "happened"
+	DecisionDidNotHappen ApprovalDecision = "did_not_happen"
 	// DecisionCancelled closes the approval of a run that was cut short.
 	DecisionCancelled ApprovalDecision = "cancelled"
 )

@@ -19,6 +19,8 @@ import (
 
 var update = flag.Bool("update", false, "create the golden files that are missing; existing ones are never rewritten")
 
+var cost = &event.Cost{Micros: 90, InputPrice: 2_500_000, OutputPrice: 15_000_000}
+
 var mark = event.LedgerMark{LedgerSeq: 4, LedgerHead: "00ff"}
 
 // samples has a payload per type with every field set. A type that got fields
@@ -95,6 +97,23 @@ var samples = []event.Payload{
 	event.MessageCreated{MessageID: "m-1", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "and then?"}}, Sanitized: true, Enqueued: true},
 	event.RunCreated{
 		Agent: "demo", MessageID: "m-1", AssistantMessageID: "m-2", IdempotencyKey: "k", RequestSHA256: "00ff", Sanitized: true, Policy: event.PolicyEnqueue,
+	},
+	event.AssistantDiscarded{
+		Attempt: 1, Reason: "failed", Error: "the provider is busy", Code: "overloaded", Status: 529,
+		RetryAt: new(time.Date(2026, 1, 2, 3, 4, 5, 678901000, time.UTC)), Usage: &stream.Usage{InputTokens: 3}, Cost: cost, Sanitized: true,
+	},
+	event.AssistantCompleted{
+		Attempt: 2, MessageID: "m-3", Finish: stream.FinishStop, FinishRaw: "end_turn",
+		Usage: stream.Usage{InputTokens: 3, OutputTokens: 5}, Cost: cost, FirstSeq: 9, Sanitized: true,
+		Parts: []hooks.Part{{Type: hooks.PartText, Text: "done"}},
+	},
+	event.AssistantStopped{
+		Attempt: 1, MessageID: "m-3", Parts: []hooks.Part{{Type: hooks.PartText, Text: "let"}}, Reason: "model_error", FirstSeq: 9,
+		Usage: &stream.Usage{InputTokens: 3, OutputTokens: 1}, Cost: cost, Sanitized: true,
+	},
+	event.ApprovalRequested{
+		ApprovalID: "a-2", Kind: event.ApprovalOfOutcome, CallID: "c-1", Name: "pay", Arguments: `{"n": 9007199254740993}`, ArgumentsSHA256: "00ff", By: "on_unknown",
+		Reason: "attempt 1 was interrupted", Sanitized: true,
 	},
 }
 

@@ -224,8 +224,12 @@ type AssistantDiscarded struct {
 	Status int    `json:"status,omitempty"`
 	// RetryAt is when the next attempt is due (UTC), by the worker's clock;
 	// nil means at once.
-	RetryAt   *time.Time `json:"retry_at,omitempty"`
-	Sanitized bool       `json:"sanitized,omitempty"`
+	RetryAt *time.Time `json:"retry_at,omitempty"`
+	// Usage is what the provider had reported before the call failed; nil for
+	// nothing. Cost is what that came to, nil for an agent without prices.
+	Usage     *stream.Usage `json:"usage,omitempty"`
+	Cost      *Cost         `json:"cost,omitempty"`
+	Sanitized bool          `json:"sanitized,omitempty"`
 }
 
 // AssistantCompleted is the whole answer of a model call.
@@ -236,6 +240,8 @@ type AssistantCompleted struct {
 	Finish    stream.FinishReason `json:"finish"`
 	FinishRaw string              `json:"finish_raw,omitempty"`
 	Usage     stream.Usage        `json:"usage"`
+	// Cost is what Usage came to; nil for an agent without prices.
+	Cost *Cost `json:"cost,omitempty"`
 	// FirstSeq is the seq of the attempt's first delta, 0 if it had none. A
 	// reader whose cursor lies in deltas that retention removed goes on here.
 	FirstSeq  int64 `json:"first_seq,omitempty"`
@@ -248,9 +254,23 @@ type AssistantStopped struct {
 	MessageID string       `json:"message_id"`
 	Parts     []hooks.Part `json:"parts"`
 	// Reason is "cancelled" or the reason of the failure that follows.
-	Reason    string `json:"reason"`
-	FirstSeq  int64  `json:"first_seq,omitempty"`
-	Sanitized bool   `json:"sanitized,omitempty"`
+	Reason   string `json:"reason"`
+	FirstSeq int64  `json:"first_seq,omitempty"`
+	// Usage and Cost are as in [AssistantDiscarded].
+	Usage     *stream.Usage `json:"usage,omitempty"`
+	Cost      *Cost         `json:"cost,omitempty"`
+	Sanitized bool          `json:"sanitized,omitempty"`
+}
+
+// Cost is what a model call came to, with the prices that it was worked out
+// from: a reader needs no price list, and a later one changes nothing. All of
+// it is in millionths of the unit that the deployer's prices are in.
+type Cost struct {
+	// Micros is rounded up to a whole one.
+	Micros int64 `json:"micros"`
+	// InputPrice and OutputPrice are for a million tokens.
+	InputPrice  int64 `json:"input_price"`
+	OutputPrice int64 `json:"output_price"`
 }
 
 // ToolProposed is a tool call that the model asked for.

@@ -58,10 +58,19 @@ const (
 	FailForced FailReason = "forced"
 	// FailBadState: the run's stored events or messages cannot be read.
 	FailBadState FailReason = "bad_state"
-	// FailTurnLimit, FailRepeatedCalls and FailTimeout: a limit of the agent.
+	// FailTurnLimit to FailCostLimit: a limit of the agent.
 	FailTurnLimit     FailReason = "turn_limit"
 	FailRepeatedCalls FailReason = "repeated_calls"
 	FailTimeout       FailReason = "timeout"
+	FailToolCallLimit FailReason = "tool_call_limit"
+	FailTokenLimit    FailReason = "token_limit"
+	FailCostLimit     FailReason = "cost_limit"
+	// FailUsageUnknown: the agent has a limit of tokens or of cost, and the
+	// provider does not say what its answers take.
+	FailUsageUnknown FailReason = "usage_unknown"
+	// FailOutcomeUnknown: a tool was started and nobody knows what became of
+	// it, and the agent's policy is to end the run there.
+	FailOutcomeUnknown FailReason = "outcome_unknown"
 )
 
 // RunCancelled ends a run that was cancelled.

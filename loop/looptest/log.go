@@ -186,7 +186,8 @@ func (l *Log) Approval(_ context.Context, tenantID, approvalID string) (sessionI
 		for _, r := range s.state.Runs {
 			for _, t := range r.Turns {
 				for _, c := range t.Calls {
-					if approvalID != "" && c.ApprovalID == approvalID {
+					earlier := slices.ContainsFunc(c.Earlier, func(q loop.Question) bool { return q.ApprovalID == approvalID })
+					if approvalID != "" && (c.ApprovalID == approvalID || earlier) {
 						return id, r.ID, nil
 					}
 				}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/anthropic"
 	"github.com/seed-2ca4966b/agentd/loop/model/anthropic/anthropictest"
@@ -38,10 +39,10 @@ func TestFailuresAreTyped(t *testing.T) {
 		"Billing":         {anthropictest.Error(500, "billing_error", "pay"), loop.ModelError{Status: 500, Code: "billing_error", Message: "pay"}, ""},
 		"Page":            {anthropictest.Answer{Status: 502, Body: "<html>"}, loop.ModelError{Status: 502, Message: "the provider answered 502 Bad Gateway", Retryable: true}, ""},
 		"Redirect":        {anthropictest.Answer{Status: 302, Header: http.Header{"Location": {"/"}}}, loop.ModelError{Status: 302, Message: "the provider answered 302 Found: redirects are not followed, check that ANTHROPIC_BASE_URL is right"}, ""},
-		"MidStream":       {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse")}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true}, "text/1: Part\n"},
-		"MidStreamEvery":  {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse"), Every: 1, End: anthropictest.EndCut}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true}, "text/1: Part\n"},
-		"MidStreamStall":  {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse"), End: anthropictest.EndStall}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true}, "text/1: Part\n"},
-		"BeforeOutput":    {anthropictest.Answer{Body: begun + overloaded}, loop.ModelError{Status: 529, Code: "overloaded_error", Message: "busy", Retryable: true}, ""},
+		"MidStream":       {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse")}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true, Usage: stream.Usage{InputTokens: 11, OutputTokens: 1}}, "text/1: Part\n"},
+		"MidStreamEvery":  {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse"), Every: 1, End: anthropictest.EndCut}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true, Usage: stream.Usage{InputTokens: 11, OutputTokens: 1}}, "text/1: Part\n"},
+		"MidStreamStall":  {anthropictest.Answer{Body: fixture(t, "overloaded_mid.sse"), End: anthropictest.EndStall}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true, Usage: stream.Usage{InputTokens: 11, OutputTokens: 1}}, "text/1: Part\n"},
+		"BeforeOutput":    {anthropictest.Answer{Body: begun + overloaded}, loop.ModelError{Status: 529, Code: "overloaded_error", Message: "busy", Retryable: true, Usage: stream.Usage{InputTokens: 15, OutputTokens: 1}}, ""},
 		"ErrorAndStop":    {anthropictest.Answer{Body: text + overloaded + ending("end_turn")}, loop.ModelError{Status: 200, Code: "overloaded_error", Message: "busy", Retryable: true}, "text/1: Part\n"},
 		"UnknownError":    {anthropictest.Answer{Body: event(`{"type":"error","message":"odd"}`)}, loop.ModelError{Status: 200, Message: "odd"}, ""},
 		"ErrorOfNothing":  {anthropictest.Answer{Body: event(`{"type":"error"}`)}, loop.ModelError{Status: 200, Message: "the provider reported an error"}, ""},

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/openai"
 )
@@ -33,6 +34,10 @@ func TestAProvidersErrorIsTyped(t *testing.T) {
 		{
 			"AfterFinish", playback{body: fixture(t, "finish_no_done") + "data: {\"error\":\"late\"}\n\n"}, "text/1: The total is 42.\n",
 			loop.ModelError{Status: 200, Message: "late"},
+		},
+		{
+			"AfterUsage", playback{body: usage(5, 2) + text("a") + "data: {\"error\":\"late\"}\n\n"}, "text/1: a\n",
+			loop.ModelError{Status: 200, Message: "late", Usage: stream.Usage{InputTokens: 5, OutputTokens: 2}},
 		},
 		{
 			"NumericCode", playback{body: `data: {"error":{"code":502,"message":""}}`}, "",

@@ -142,6 +142,10 @@ func (m *Model) Send(
 			slog.String("model", req.Model), slog.Int("status", c.status),
 			slog.String("outcome", c.outcome(err)), slog.Duration("took", time.Since(start)))
 		if err != nil && !c.stopped {
+			var me *loop.ModelError
+			if errors.As(err, &me) {
+				me.Usage = c.acc.usage
+			}
 			yield(stream.Chunk{}, err)
 		}
 	}
