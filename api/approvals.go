@@ -71,7 +71,7 @@ func (s *approvalService) DecideApproval(ctx context.Context, req *connect.Reque
 	if err != nil {
 		return nil, err
 	}
-	approve, err := checkDecision(m.GetDecision())
+	approve, outcome, err := checkDecision(m.GetDecision())
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (s *approvalService) DecideApproval(ctx context.Context, req *connect.Reque
 		return nil, err
 	}
 	_, err = s.Commands.DecideApproval(ctx, loop.DecideApproval{
-		TenantID: p.tenantID, ApprovalID: id, Approve: approve, Reason: m.GetReason(), Actor: p.actor,
+		TenantID: p.tenantID, ApprovalID: id, Approve: approve, Outcome: outcome, Reason: m.GetReason(), Actor: p.actor,
 		ArgumentsSHA256: strings.ToLower(m.GetArgumentsSha256()), Sanitized: proseRepaired(ctx),
 	})
 	if err != nil {

@@ -75,7 +75,7 @@ func TestApprovalsAreListedAndDecidedOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a := got.Msg.GetApproval(); a.GetStatus() != agentdv1.ApprovalStatus_APPROVAL_STATUS_PENDING || a.GetToolName() != toolName ||
-		a.GetArguments() != `{"text":"HI"}` || a.GetArgumentsSha256() != asked[0].ArgumentsSHA256 || a.GetRequestedBy() != "permission" ||
+		a.GetArguments() != `{"text":"HI"}` || a.GetArgumentsSha256() != asked[0].ArgumentsSHA256 || a.GetRequestedBy() != "permission" || a.GetKind() != agentdv1.ApprovalKind_APPROVAL_KIND_CALL ||
 		a.GetSessionId() != sessionID || a.GetRunId() != runID || a.GetTurn() != 1 || a.GetCallId() == "" ||
 		a.GetRequestedAt() == nil || a.GetDecidedAt() != nil || a.GetDecidedBy() != nil || a.GetReason() != "Louder." {
 		t.Errorf("pending: %v", a)
@@ -193,6 +193,12 @@ func TestApprovalsRefuseWhatIsWrong(t *testing.T) {
 		_, err := b.decide(t, req)
 		if d := wantError(t, err, connect.CodeInvalidArgument, "invalid_argument"); d.GetField() != field {
 			t.Errorf("%s: field %q", field, d.GetField())
+		}
+	}
+	for _, outcome := range []agentdv1.ApprovalDecision{agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED, agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN} {
+		_, err := b.decide(t, &agentdv1.DecideApprovalRequest{ApprovalId: asked[0].ID, Decision: outcome})
+		if d := wantError(t, err, connect.CodeInvalidArgument, "invalid_argument"); d.GetField() != "decision" {
+			t.Errorf("%s: field %q", outcome, d.GetField())
 		}
 	}
 	_, err := b.decide(t, &agentdv1.DecideApprovalRequest{ApprovalId: asked[0].ID, Decision: 17})

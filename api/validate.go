@@ -103,16 +103,22 @@ func pageSize(asked int32, fallback, limit int) (int, error) {
 	return min(int(asked), limit), nil
 }
 
-// checkDecision reports whether the answer is yes.
-func checkDecision(d agentdv1.ApprovalDecision) (approve bool, err error) {
+// checkDecision reports whether the answer is yes, or what became of a call of
+// unknown outcome.
+func checkDecision(d agentdv1.ApprovalDecision) (approve bool, outcome event.ApprovalDecision, err error) {
 	switch d {
 	case agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE:
-		return true, nil
+		return true, "", nil
 	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY:
-		return false, nil
+		return false, "", nil
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED:
+		return false, event.DecisionHappened, nil
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN:
+		return false, event.DecisionDidNotHappen, nil
 	case agentdv1.ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED:
 	}
-	return false, invalid("decision", "is no answer: send APPROVAL_DECISION_APPROVE or APPROVAL_DECISION_DENY")
+	return false, "", invalid("decision", "is no answer: send APPROVAL_DECISION_APPROVE or APPROVAL_DECISION_DENY, "+
+		"or for an outcome APPROVAL_DECISION_HAPPENED or APPROVAL_DECISION_DID_NOT_HAPPEN")
 }
 
 // page is pageOf for most lists.

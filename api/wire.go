@@ -58,6 +58,7 @@ func wireRun(r loop.RunInfo) *agentdv1.Run {
 		Retries:            uint32(r.Retries),
 		EndedSeq:           uint64(r.EndedSeq),
 		Ahead:              uint32(r.Ahead),
+		CostMicros:         uint64(r.CostMicros),
 	}
 }
 

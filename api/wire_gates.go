@@ -21,6 +21,7 @@ func wireApproval(a loop.ApprovalInfo) *agentdv1.Approval {
 		RunId:           a.RunID,
 		Turn:            uint32(a.Turn),
 		CallId:          a.CallID,
+		Kind:            wireApprovalKind(a.Kind),
 		ToolName:        a.Name,
 		Arguments:       a.Arguments,
 		ArgumentsSha256: a.ArgumentsSHA256,
@@ -47,8 +48,19 @@ func wireApprovalStatus(d event.ApprovalDecision) agentdv1.ApprovalStatus {
 		return agentdv1.ApprovalStatus_APPROVAL_STATUS_DENIED
 	case event.DecisionCancelled:
 		return agentdv1.ApprovalStatus_APPROVAL_STATUS_CANCELLED
+	case event.DecisionHappened:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_HAPPENED
+	case event.DecisionDidNotHappen:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_DID_NOT_HAPPEN
 	}
 	return agentdv1.ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED
+}
+
+func wireApprovalKind(k event.ApprovalKind) agentdv1.ApprovalKind {
+	if k == event.ApprovalOfOutcome {
+		return agentdv1.ApprovalKind_APPROVAL_KIND_OUTCOME
+	}
+	return agentdv1.ApprovalKind_APPROVAL_KIND_CALL
 }
 
 func wireDecision(d loop.DecisionInfo) *agentdv1.Decision {

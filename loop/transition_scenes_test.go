@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/hooks"

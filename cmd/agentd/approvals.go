@@ -12,10 +12,12 @@ import (
 
 // approvalsCmd are the tool calls that wait for a person.
 type approvalsCmd struct {
-	List    approvalsListCmd `cmd:"" default:"withargs" help:"List the calls that wait for an answer, the oldest first."`
-	Show    approvalsShowCmd `cmd:"" help:"Show a call with its exact arguments."`
-	Approve approveCmd       `cmd:"" help:"Let a call run."`
-	Deny    denyCmd          `cmd:"" help:"Do not let a call run; the model is told."`
+	List        approvalsListCmd `cmd:"" default:"withargs" help:"List the calls that wait for an answer, the oldest first."`
+	Show        approvalsShowCmd `cmd:"" help:"Show a call with its exact arguments."`
+	Approve     approveCmd       `cmd:"" help:"Let a call run."`
+	Deny        denyCmd          `cmd:"" help:"Do not let a call run; the model is told."`
+	Happened    happenedCmd      `cmd:"" help:"Say that a call of unknown outcome has taken effect; it is not run again."`
+	NotHappened notHappenedCmd   `cmd:"" help:"Say that a call of unknown outcome has not taken effect; it is run again."`
 }
 
 type approvalsListCmd struct {
@@ -41,10 +43,10 @@ func (cmd approvalsListCmd) Run(ctx context.Context, streams *std) error {
 		return err
 	}
 	t := tabwriter.NewWriter(streams.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "APPROVAL\tTOOL\tARGUMENTS\tASKED BY\tSINCE\tRUN")
+	fmt.Fprintln(t, "APPROVAL\tTOOL\tARGUMENTS\tQUESTION\tASKED BY\tSINCE\tRUN")
 	for _, a := range open {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", a.GetId(), oneLine(a.GetToolName(), 40), oneLine(a.GetArguments(), 60),
-			a.GetRequestedBy(), moment(a.GetRequestedAt()), a.GetRunId())
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", a.GetId(), oneLine(a.GetToolName(), 40), oneLine(a.GetArguments(), 60),
+			question(a), a.GetRequestedBy(), moment(a.GetRequestedAt()), a.GetRunId())
 	}
 	return t.Flush()
 }
@@ -73,6 +75,7 @@ func printApproval(out io.Writer, a *agentdv1.Approval) error {
 	for _, field := range [][2]string{
 		{"approval", a.GetId()},
 		{"status", approvalWord(a.GetStatus())},
+		{"question", question(a)},
 		{"tool", a.GetToolName()},
 		{"asked for by", a.GetRequestedBy()},
 		{"reason", a.GetReason()},
@@ -98,7 +101,7 @@ func approvalWord(s agentdv1.ApprovalStatus) string {
 	return strings.ToLower(strings.TrimPrefix(s.String(), "APPROVAL_STATUS_"))
 }
 
-// answerFlags are what both answers have.
+// answerFlags are what all answers have.
 type answerFlags struct {
 	clientFlags `set:"patience=5s"`
 
@@ -106,22 +109,44 @@ type answerFlags struct {
 	ID     string `arg:"" name:"approval" help:"The approval's id."`
 }
 
+// question is what is asked, in a word or two.
+func question(a *agentdv1.Approval) string {
+	if ofOutcome(a) {
+		return "did it happen"
+	}
+	return "may it run"
+}
+
 type approveCmd struct{ answerFlags }
 
 // Run lets the call run.
 func (cmd approveCmd) Run(ctx context.Context, streams *std) error {
-	return cmd.answer(ctx, streams, true)
+	return cmd.answer(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE)
 }
 
 type denyCmd struct{ answerFlags }
 
 // Run refuses the call.
 func (cmd denyCmd) Run(ctx context.Context, streams *std) error {
-	return cmd.answer(ctx, streams, false)
+	return cmd.answer(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY)
+}
+
+type happenedCmd struct{ answerFlags }
+
+// Run says that the call has taken effect.
+func (cmd happenedCmd) Run(ctx context.Context, streams *std) error {
+	return cmd.answer(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED)
+}
+
+type notHappenedCmd struct{ answerFlags }
+
+// Run says that the call has not taken effect.
+func (cmd notHappenedCmd) Run(ctx context.Context, streams *std) error {
+	return cmd.answer(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN)
 }
 
 // answer says what it answered to: the answer holds for these arguments alone.
-func (f answerFlags) answer(ctx context.Context, streams *std, approve bool) error {
+func (f answerFlags) answer(ctx context.Context, streams *std, decision agentdv1.ApprovalDecision) error {
 	c, err := f.telling(streams.err)
 	if err != nil {
 		return err
@@ -130,7 +155,7 @@ func (f answerFlags) answer(ctx context.Context, streams *std, approve bool) err
 	if err != nil {
 		return err
 	}
-	if a, err = decide(ctx, c, a, approve, f.Reason); err != nil {
+	if a, err = decide(ctx, c, a, decision, f.Reason); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(streams.out, "%s: %s %s\n", approvalWord(a.GetStatus()), printable(a.GetToolName()), printable(a.GetArguments()))

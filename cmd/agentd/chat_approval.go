@@ -18,10 +18,19 @@ func (v *screenView) reply(text string) {
 
 // decide shows the call with its exact arguments and asks for a yes or a no.
 // The end of the input leaves the call undecided.
-func (v *screenView) decide(a *agentdv1.Approval) (approve bool, err error) {
-	v.line(plain, "? "+a.GetToolName()+" wants to run with exactly this:")
+func (v *screenView) decide(a *agentdv1.Approval) (yes bool, err error) {
+	answers := "approve or deny"
+	if ofOutcome(a) {
+		answers = "happened or not-happened"
+		v.line(plain, "? "+a.GetToolName()+" was started with this and interrupted. Has it taken effect? If not, it runs again.")
+	} else {
+		v.line(plain, "? "+a.GetToolName()+" wants to run with exactly this:")
+	}
 	v.line(plain, "  "+a.GetArguments())
-	if a.GetRequestedBy() != "permission" {
+	switch {
+	case ofOutcome(a):
+		v.line(dim, "  (its idempotency key is "+a.GetCallId()+")")
+	case a.GetRequestedBy() != "permission":
 		v.line(dim, "  (a hook at "+a.GetRequestedBy()+" wants you to decide: "+orElse(oneLine(a.GetReason(), longestField), "no reason given")+")")
 	}
 	// Nobody said yes by typing before the question was there.
@@ -37,7 +46,7 @@ func (v *screenView) decide(a *agentdv1.Approval) (approve bool, err error) {
 		switch {
 		case errors.Is(err, io.EOF): // Ctrl-C is one too, here
 			fmt.Fprintln(v.terminal.out)
-			v.line(dim, "(the run waits: agentd approvals approve or deny "+a.GetId()+")")
+			v.line(dim, "(the run waits: agentd approvals "+answers+" "+a.GetId()+")")
 			return false, errUndecided
 		case err != nil:
 			return false, fmt.Errorf("read an answer: %w", err)

@@ -104,6 +104,11 @@ func (v *printView) reply(text string) { v.text.WriteString(text) }
 // decide says where an answer can be given: whoever writes into a pipe is not
 // there to read.
 func (v *printView) decide(a *agentdv1.Approval) (bool, error) {
+	if ofOutcome(a) {
+		fmt.Fprintf(v.err, "agentd: %s was started and interrupted, and a person has to say whether it has taken effect (idempotency key %s):\n\t%s\nanswer with one of\n\tagentd approvals happened %s\n\tagentd approvals not-happened %s\n",
+			a.GetToolName(), a.GetCallId(), printable(a.GetArguments()), a.GetId(), a.GetId())
+		return false, errUndecided
+	}
 	fmt.Fprintf(v.err, "agentd: %s waits for a person's yes or no:\n\t%s\nanswer with one of\n\tagentd approvals approve %s\n\tagentd approvals deny %s\n",
 		a.GetToolName(), printable(a.GetArguments()), a.GetId(), a.GetId())
 	return false, errUndecided

@@ -17,9 +17,10 @@ type view interface {
 	waiting()
 	// reply shows what answers a message in place of a run.
 	reply(text string)
-	// decide asks a person whether a call may run. errUndecided means that
-	// nobody is there to say, and ends the wait for the run.
-	decide(a *agentdv1.Approval) (approve bool, err error)
+	// decide asks a person whether a call may run, or whether one of unknown
+	// outcome did. errUndecided means that nobody is there to say, and ends the
+	// wait for the run.
+	decide(a *agentdv1.Approval) (yes bool, err error)
 	// late says that somebody else was faster to answer.
 	late(err error)
 }

@@ -49,11 +49,11 @@ func (c *conversation) settle(ctx context.Context, runID string, v view) (asked 
 		return false, err
 	}
 	for _, a := range open {
-		approve, err := v.decide(a)
+		yes, err := v.decide(a)
 		if err != nil {
 			return true, err
 		}
-		_, err = decide(ctx, c.client, a, approve, "")
+		_, err = decide(ctx, c.client, a, answerTo(a, yes), "")
 		switch {
 		case client.ReasonOf(err) == "already_decided":
 			v.late(err)
@@ -72,12 +72,28 @@ func openApprovals(ctx context.Context, c *client.Client, request *agentdv1.List
 	return list, err
 }
 
-// decide sends an answer that holds for these arguments and no others.
-func decide(ctx context.Context, c *client.Client, a *agentdv1.Approval, approve bool, reason string) (*agentdv1.Approval, error) {
-	decision := agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
-	if approve {
-		decision = agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
+func ofOutcome(a *agentdv1.Approval) bool {
+	return a.GetKind() == agentdv1.ApprovalKind_APPROVAL_KIND_OUTCOME
+}
+
+// answerTo is a person's yes or no as an answer to what a asks: whether the call
+// may run, or whether it did.
+func answerTo(a *agentdv1.Approval, yes bool) agentdv1.ApprovalDecision {
+	switch {
+	case ofOutcome(a) && yes:
+		return agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED
+	case ofOutcome(a):
+		return agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN
+	case yes:
+		return agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE
 	}
+	return agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY
+}
+
+// decide sends an answer that holds for these arguments and no others.
+func decide(
+	ctx context.Context, c *client.Client, a *agentdv1.Approval, decision agentdv1.ApprovalDecision, reason string,
+) (*agentdv1.Approval, error) {
 	return c.DecideApproval(ctx, &agentdv1.DecideApprovalRequest{
 		ApprovalId: a.GetId(), Decision: decision, Reason: reason, ArgumentsSha256: a.GetArgumentsSha256(),
 	})

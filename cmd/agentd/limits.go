@@ -6,12 +6,18 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop"
 )
 
-// limitFlags say when a run has gone on for too long, and when a failed model
-// call is made again.
+// limitFlags say when a run has gone on for too long, when a failed model call
+// is made again, and what becomes of a tool call of unknown outcome.
 type limitFlags struct {
 	MaxTurns         int           `default:"50" env:"AGENTD_MAX_TURNS" placeholder:"N" help:"End a run after so many turns; 0 is no limit."`
 	MaxRepeatedCalls int           `default:"10" env:"AGENTD_MAX_REPEATED_CALLS" placeholder:"N" help:"End a run whose model asks for the same tool with the same arguments in so many turns in a row; 0 is no limit."`
 	MaxRunTime       time.Duration `default:"0s" env:"AGENTD_MAX_RUN_TIME" placeholder:"DURATION" help:"End a run that workers have held for so long; waiting for people does not count. 0 is no limit."`
+	MaxToolCalls     int           `default:"0" env:"AGENTD_MAX_TOOL_CALLS" placeholder:"N" help:"End a run whose model asks for more tool calls than that, those not counted that were never started. 0 is no limit."`
+	MaxTokens        int64         `default:"0" env:"AGENTD_MAX_TOKENS" placeholder:"N" help:"End a run that has taken so many tokens, input and output, before its next step. 0 is no limit."`
+	MaxCost          amount        `default:"0" env:"AGENTD_MAX_COST" placeholder:"AMOUNT" help:"End a run that has cost so much, before its next step; needs the prices. 0 is no limit."`
+	InputPrice       amount        `default:"0" env:"AGENTD_INPUT_PRICE" placeholder:"AMOUNT" help:"What a million input tokens cost, such as 2.50, in any unit."`
+	OutputPrice      amount        `default:"0" env:"AGENTD_OUTPUT_PRICE" placeholder:"AMOUNT" help:"What a million output tokens cost, in the same unit."`
+	OnUnknown        string        `default:"report" enum:"report,ask,fail" env:"AGENTD_ON_UNKNOWN" help:"What becomes of a tool call that was interrupted, may have taken effect and must not run twice: report (tell the model), ask (a person says whether it happened; if not, it runs again) or fail (end the run)."`
 	ModelAttempts    int           `default:"4" env:"AGENTD_MODEL_ATTEMPTS" placeholder:"N" help:"How many model calls of a turn may fail before the run does, if they fail before they show anything."`
 	ModelMaxWait     time.Duration `default:"1m" env:"AGENTD_MODEL_MAX_WAIT" placeholder:"DURATION" help:"The longest wait before a failed model call is made again, whatever the provider asks for."`
 	Unattended       bool          `env:"AGENTD_UNATTENDED" help:"There is nobody to ask: block tool calls that need a person's yes."`
@@ -26,13 +32,26 @@ func (f limitFlags) limits() (func(*loop.Agent), error) {
 		return nil, badFlag("--max-repeated-calls", "%d would end every run: give 0 for no limit, or at least 2", f.MaxRepeatedCalls)
 	case f.MaxRunTime < 0:
 		return nil, badFlag("--max-run-time", "%s is negative: give 0 for no limit, or a time such as 10m", f.MaxRunTime)
+	case f.MaxToolCalls < 0:
+		return nil, badFlag("--max-tool-calls", "%d is negative: give 0 for no limit, or a positive number", f.MaxToolCalls)
+	case f.MaxTokens < 0:
+		return nil, badFlag("--max-tokens", "%d is negative: give 0 for no limit, or a positive number", f.MaxTokens)
+	case f.MaxCost > 0 && f.InputPrice == 0 && f.OutputPrice == 0:
+		return nil, badFlag("--max-cost", "needs to know what tokens cost: give --input-price and --output-price")
+	case f.OnUnknown == string(loop.UnknownAsk) && f.Unattended:
+		return nil, badFlag("--on-unknown", "ask needs somebody to ask, and --unattended says that there is nobody")
 	case f.ModelAttempts < 1:
 		return nil, badFlag("--model-attempts", "%d is no number of attempts: give 1 or more", f.ModelAttempts)
 	case f.ModelMaxWait <= 0:
 		return nil, badFlag("--model-max-wait", "%s is no time to wait: give one such as 1m", f.ModelMaxWait)
 	}
 	return func(a *loop.Agent) {
-		a.Limits = loop.Limits{Turns: f.MaxTurns, RepeatedCalls: f.MaxRepeatedCalls, RunTime: f.MaxRunTime}
+		a.Limits = loop.Limits{
+			Turns: f.MaxTurns, RepeatedCalls: f.MaxRepeatedCalls, RunTime: f.MaxRunTime,
+			ToolCalls: f.MaxToolCalls, Tokens: f.MaxTokens, CostMicros: int64(f.MaxCost),
+		}
+		a.Prices = loop.Prices{Input: int64(f.InputPrice), Output: int64(f.OutputPrice)}
+		a.OnUnknown = loop.UnknownPolicy(f.OnUnknown)
 		a.Retry = loop.Retry{Attempts: f.ModelAttempts, MaxWait: f.ModelMaxWait}
 		a.Unattended = f.Unattended
 	}, nil

@@ -20,7 +20,10 @@ func TestLimitFlags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parser.Parse([]string{command, "--max-run-time=10m", "--unattended"}); err != nil {
+		if _, err := parser.Parse([]string{
+			command, "--max-run-time=10m", "--unattended", "--max-tool-calls=20", "--max-tokens=100000",
+			"--max-cost=0.5", "--input-price=2.50", "--output-price=15", "--on-unknown=fail",
+		}); err != nil {
 			t.Fatal(err)
 		}
 		flags := map[string]limitFlags{"dev": c.Dev.limitFlags, "serve": c.Serve.limitFlags}[command]
@@ -30,21 +33,42 @@ func TestLimitFlags(t *testing.T) {
 		}
 		var a loop.Agent
 		set(&a)
-		if a.Limits != (loop.Limits{Turns: 50, RepeatedCalls: 10, RunTime: 10 * time.Minute}) || a.Retry != (loop.Retry{Attempts: 4, MaxWait: time.Minute}) || !a.Unattended {
+		want := loop.Limits{
+			Turns: 50, RepeatedCalls: 10, RunTime: 10 * time.Minute, ToolCalls: 20, Tokens: 100_000, CostMicros: 500_000,
+		}
+		if a.Limits != want || a.Prices != (loop.Prices{Input: 2_500_000, Output: 15_000_000}) || a.OnUnknown != loop.UnknownFail || a.Retry != (loop.Retry{Attempts: 4, MaxWait: time.Minute}) || !a.Unattended {
 			t.Errorf("%s: agent %+v", command, a)
 		}
+	}
+}
+
+func TestAnUnattendedAgentAsksNobodyWhatHappened(t *testing.T) {
+	t.Parallel()
+	f := limitFlags{ModelAttempts: 1, ModelMaxWait: time.Second, OnUnknown: "ask", Unattended: true}
+	if _, err := f.limits(); err == nil || !strings.Contains(err.Error(), "--on-unknown: ask needs somebody to ask") {
+		t.Error(err)
 	}
 }
 
 func TestLimitFlagsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for arg, want := range map[string]string{
-		"--max-turns=-1":          "--max-turns: -1 is negative",
-		"--max-repeated-calls=-1": "--max-repeated-calls: -1 would end every run",
-		"--max-repeated-calls=1":  "--max-repeated-calls: 1 would end every run: give 0 for no limit, or at least 2",
-		"--max-run-time=-1s":      "--max-run-time: -1s is negative",
-		"--model-attempts=0":      "--model-attempts: 0 is no number of attempts",
-		"--model-max-wait=0s":     "--model-max-wait: 0s is no time to wait",
+		"--max-turns=-1":                  "--max-turns: -1 is negative",
+		"--max-repeated-calls=-1":         "--max-repeated-calls: -1 would end every run",
+		"--max-repeated-calls=1":          "--max-repeated-calls: 1 would end every run: give 0 for no limit, or at least 2",
+		"--max-run-time=-1s":              "--max-run-time: -1s is negative",
+		"--max-tool-calls=-1":             "--max-tool-calls: -1 is negative",
+		"--max-tokens=-1":                 "--max-tokens: -1 is negative",
+		"--max-cost=1":                    "--max-cost: needs to know what tokens cost: give --input-price and --output-price",
+		"--max-cost=1.0000001":            `"1.0000001" has more than 6 decimals`,
+		"--max-cost=1000000001":           `"1000000001" is more than 1000000000`,
+		"--max-cost=99999999999999999999": `is more than 1000000000`,
+		"--input-price=-1":                `"-1" is no decimal number such as 2.50`,
+		"--input-price=.5":                `".5" is no decimal number such as 2.50`,
+		"--output-price=1e3":              `"1e3" is no decimal number such as 2.50`,
+		"--on-unknown=maybe":              `must be one of "report","ask","fail"`,
+		"--model-attempts=0":              "--model-attempts: 0 is no number of attempts",
+		"--model-max-wait=0s":             "--model-max-wait: 0s is no time to wait",
 	} {
 		for _, command := range []string{"dev", "serve"} {
 			var out bytes.Buffer

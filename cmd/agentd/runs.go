@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // runsCmd are the runs.
@@ -143,6 +144,7 @@ func printRun(out io.Writer, r *agentdv1.Run) error {
 		{"retries", fmt.Sprint(r.GetRetries())},
 		{"input tokens", fmt.Sprint(r.GetInputTokens())},
 		{"output tokens", fmt.Sprint(r.GetOutputTokens())},
+		{"cost", loop.FormatMicros(int64(r.GetCostMicros()))},
 		{"created", moment(r.GetCreatedAt())},
 		{"started", moment(r.GetStartedAt())},
 		{"ended", moment(r.GetEndedAt())},

@@ -36,6 +36,12 @@ const (
 	ApprovalStatus_APPROVAL_STATUS_DENIED ApprovalStatus = 3
 	// The run ended before anybody answered.
 	ApprovalStatus_APPROVAL_STATUS_CANCELLED ApprovalStatus = 4
+	// The call that was interrupted has taken effect. It is not run again, and the
+	// model is told.
+	ApprovalStatus_APPROVAL_STATUS_HAPPENED ApprovalStatus = 5
+	// The call that was interrupted has not taken effect. It is run again, under
+	// the same id.
+	ApprovalStatus_APPROVAL_STATUS_DID_NOT_HAPPEN ApprovalStatus = 6
 )
 
 // Enum value maps for ApprovalStatus.
@@ -46,13 +52,17 @@ var (
 		2: "APPROVAL_STATUS_APPROVED",
 		3: "APPROVAL_STATUS_DENIED",
 		4: "APPROVAL_STATUS_CANCELLED",
+		5: "APPROVAL_STATUS_HAPPENED",
+		6: "APPROVAL_STATUS_DID_NOT_HAPPEN",
 	}
 	ApprovalStatus_value = map[string]int32{
-		"APPROVAL_STATUS_UNSPECIFIED": 0,
-		"APPROVAL_STATUS_PENDING":     1,
-		"APPROVAL_STATUS_APPROVED":    2,
-		"APPROVAL_STATUS_DENIED":      3,
-		"APPROVAL_STATUS_CANCELLED":   4,
+		"APPROVAL_STATUS_UNSPECIFIED":    0,
+		"APPROVAL_STATUS_PENDING":        1,
+		"APPROVAL_STATUS_APPROVED":       2,
+		"APPROVAL_STATUS_DENIED":         3,
+		"APPROVAL_STATUS_CANCELLED":      4,
+		"APPROVAL_STATUS_HAPPENED":       5,
+		"APPROVAL_STATUS_DID_NOT_HAPPEN": 6,
 	}
 )
 
@@ -83,6 +93,61 @@ func (ApprovalStatus) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_approval_service_proto_rawDescGZIP(), []int{0}
 }
 
+// ApprovalKind is what people are asked.
+type ApprovalKind int32
+
+const (
+	// Never sent.
+	ApprovalKind_APPROVAL_KIND_UNSPECIFIED ApprovalKind = 0
+	// Whether the call may run: approve or deny.
+	ApprovalKind_APPROVAL_KIND_CALL ApprovalKind = 1
+	// Whether the call, which was started and interrupted, has taken effect:
+	// happened or did not happen. The call's id is the idempotency key under which
+	// to look for the effect.
+	ApprovalKind_APPROVAL_KIND_OUTCOME ApprovalKind = 2
+)
+
+// Enum value maps for ApprovalKind.
+var (
+	ApprovalKind_name = map[int32]string{
+		0: "APPROVAL_KIND_UNSPECIFIED",
+		1: "APPROVAL_KIND_CALL",
+		2: "APPROVAL_KIND_OUTCOME",
+	}
+	ApprovalKind_value = map[string]int32{
+		"APPROVAL_KIND_UNSPECIFIED": 0,
+		"APPROVAL_KIND_CALL":        1,
+		"APPROVAL_KIND_OUTCOME":     2,
+	}
+)
+
+func (x ApprovalKind) Enum() *ApprovalKind {
+	p := new(ApprovalKind)
+	*p = x
+	return p
+}
+
+func (x ApprovalKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_approval_service_proto_enumTypes[1].Descriptor()
+}
+
+func (ApprovalKind) Type() protoreflect.EnumType {
+	return &file_agentd_v1_approval_service_proto_enumTypes[1]
+}
+
+func (x ApprovalKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalKind.Descriptor instead.
+func (ApprovalKind) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_approval_service_proto_rawDescGZIP(), []int{1}
+}
+
 // ApprovalDecision is a person's answer.
 type ApprovalDecision int32
 
@@ -93,6 +158,11 @@ const (
 	ApprovalDecision_APPROVAL_DECISION_APPROVE ApprovalDecision = 1
 	// Do not let it run.
 	ApprovalDecision_APPROVAL_DECISION_DENY ApprovalDecision = 2
+	// The call of unknown outcome has taken effect. This and the next answer the
+	// kind outcome and no other; approve and deny do not answer it.
+	ApprovalDecision_APPROVAL_DECISION_HAPPENED ApprovalDecision = 3
+	// It has not taken effect: run it again, under the same id.
+	ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN ApprovalDecision = 4
 )
 
 // Enum value maps for ApprovalDecision.
@@ -101,11 +171,15 @@ var (
 		0: "APPROVAL_DECISION_UNSPECIFIED",
 		1: "APPROVAL_DECISION_APPROVE",
 		2: "APPROVAL_DECISION_DENY",
+		3: "APPROVAL_DECISION_HAPPENED",
+		4: "APPROVAL_DECISION_DID_NOT_HAPPEN",
 	}
 	ApprovalDecision_value = map[string]int32{
-		"APPROVAL_DECISION_UNSPECIFIED": 0,
-		"APPROVAL_DECISION_APPROVE":     1,
-		"APPROVAL_DECISION_DENY":        2,
+		"APPROVAL_DECISION_UNSPECIFIED":    0,
+		"APPROVAL_DECISION_APPROVE":        1,
+		"APPROVAL_DECISION_DENY":           2,
+		"APPROVAL_DECISION_HAPPENED":       3,
+		"APPROVAL_DECISION_DID_NOT_HAPPEN": 4,
 	}
 )
 
@@ -120,11 +194,11 @@ func (x ApprovalDecision) String() string {
 }
 
 func (ApprovalDecision) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_approval_service_proto_enumTypes[1].Descriptor()
+	return file_agentd_v1_approval_service_proto_enumTypes[2].Descriptor()
 }
 
 func (ApprovalDecision) Type() protoreflect.EnumType {
-	return &file_agentd_v1_approval_service_proto_enumTypes[1]
+	return &file_agentd_v1_approval_service_proto_enumTypes[2]
 }
 
 func (x ApprovalDecision) Number() protoreflect.EnumNumber {
@@ -133,7 +207,7 @@ func (x ApprovalDecision) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ApprovalDecision.Descriptor instead.
 func (ApprovalDecision) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_approval_service_proto_rawDescGZIP(), []int{1}
+	return file_agentd_v1_approval_service_proto_rawDescGZIP(), []int{2}
 }
 
 // Approval is a question about one tool call, and its answer.
@@ -151,12 +225,13 @@ type Approval struct {
 	CallId string `protobuf:"bytes,5,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
 	// The tool.
 	ToolName string `protobuf:"bytes,6,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
-	// Exactly what runs if the answer is yes, byte for byte.
+	// Exactly what runs if the answer is yes, byte for byte; of an outcome, what
+	// was handed to the tool, and is again if it did not happen.
 	Arguments string `protobuf:"bytes,7,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	// SHA-256 (hex) of the arguments; the answer is bound to it.
 	ArgumentsSha256 string `protobuf:"bytes,8,opt,name=arguments_sha256,json=argumentsSha256,proto3" json:"arguments_sha256,omitempty"`
-	// Who wants to know: "permission" (the agent's own rules), or the gate whose
-	// hook asked.
+	// Who wants to know: "permission" (the agent's own rules), the gate whose
+	// hook asked, or "on_unknown" for a call of unknown outcome.
 	RequestedBy string `protobuf:"bytes,9,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
 	// Why, for people; may be empty.
 	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -170,8 +245,10 @@ type Approval struct {
 	DecidedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=decided_at,json=decidedAt,proto3" json:"decided_at,omitempty"`
 	// What the one who answered said; may be empty.
 	DecisionReason string `protobuf:"bytes,15,opt,name=decision_reason,json=decisionReason,proto3" json:"decision_reason,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What the question is.
+	Kind          ApprovalKind `protobuf:"varint,16,opt,name=kind,proto3,enum=agentd.v1.ApprovalKind" json:"kind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Approval) Reset() {
@@ -307,6 +384,13 @@ func (x *Approval) GetDecisionReason() string {
 		return x.DecisionReason
 	}
 	return ""
+}
+
+func (x *Approval) GetKind() ApprovalKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ApprovalKind_APPROVAL_KIND_UNSPECIFIED
 }
 
 // ListApprovalsRequest asks for one page.
@@ -663,7 +747,7 @@ var File_agentd_v1_approval_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
-	" agentd/v1/approval_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa5\x04\n" +
+	" agentd/v1/approval_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x04\n" +
 	"\bApproval\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -683,7 +767,8 @@ const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"decided_by\x18\r \x01(\v2\x10.agentd.v1.ActorR\tdecidedBy\x129\n" +
 	"\n" +
 	"decided_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12'\n" +
-	"\x0fdecision_reason\x18\x0f \x01(\tR\x0edecisionReason\"\xab\x01\n" +
+	"\x0fdecision_reason\x18\x0f \x01(\tR\x0edecisionReason\x12+\n" +
+	"\x04kind\x18\x10 \x01(\x0e2\x17.agentd.v1.ApprovalKindR\x04kind\"\xab\x01\n" +
 	"\x14ListApprovalsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x15\n" +
@@ -707,17 +792,25 @@ const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12)\n" +
 	"\x10arguments_sha256\x18\x04 \x01(\tR\x0fargumentsSha256\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
-	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval*\xa7\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval*\xe9\x01\n" +
 	"\x0eApprovalStatus\x12\x1f\n" +
 	"\x1bAPPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17APPROVAL_STATUS_PENDING\x10\x01\x12\x1c\n" +
 	"\x18APPROVAL_STATUS_APPROVED\x10\x02\x12\x1a\n" +
 	"\x16APPROVAL_STATUS_DENIED\x10\x03\x12\x1d\n" +
-	"\x19APPROVAL_STATUS_CANCELLED\x10\x04*p\n" +
+	"\x19APPROVAL_STATUS_CANCELLED\x10\x04\x12\x1c\n" +
+	"\x18APPROVAL_STATUS_HAPPENED\x10\x05\x12\"\n" +
+	"\x1eAPPROVAL_STATUS_DID_NOT_HAPPEN\x10\x06*`\n" +
+	"\fApprovalKind\x12\x1d\n" +
+	"\x19APPROVAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12APPROVAL_KIND_CALL\x10\x01\x12\x19\n" +
+	"\x15APPROVAL_KIND_OUTCOME\x10\x02*\xb6\x01\n" +
 	"\x10ApprovalDecision\x12!\n" +
 	"\x1dAPPROVAL_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19APPROVAL_DECISION_APPROVE\x10\x01\x12\x1a\n" +
-	"\x16APPROVAL_DECISION_DENY\x10\x022\x99\x02\n" +
+	"\x16APPROVAL_DECISION_DENY\x10\x02\x12\x1e\n" +
+	"\x1aAPPROVAL_DECISION_HAPPENED\x10\x03\x12$\n" +
+	" APPROVAL_DECISION_DID_NOT_HAPPEN\x10\x042\x99\x02\n" +
 	"\x0fApprovalService\x12W\n" +
 	"\rListApprovals\x12\x1f.agentd.v1.ListApprovalsRequest\x1a .agentd.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vGetApproval\x12\x1d.agentd.v1.GetApprovalRequest\x1a\x1e.agentd.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12Z\n" +
@@ -737,41 +830,43 @@ func file_agentd_v1_approval_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_approval_service_proto_rawDescData
 }
 
-var file_agentd_v1_approval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_agentd_v1_approval_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
 var file_agentd_v1_approval_service_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_agentd_v1_approval_service_proto_goTypes = []any{
 	(ApprovalStatus)(0),            // 0: agentd.v1.ApprovalStatus
-	(ApprovalDecision)(0),          // 1: agentd.v1.ApprovalDecision
-	(*Approval)(nil),               // 2: agentd.v1.Approval
-	(*ListApprovalsRequest)(nil),   // 3: agentd.v1.ListApprovalsRequest
-	(*ListApprovalsResponse)(nil),  // 4: agentd.v1.ListApprovalsResponse
-	(*GetApprovalRequest)(nil),     // 5: agentd.v1.GetApprovalRequest
-	(*GetApprovalResponse)(nil),    // 6: agentd.v1.GetApprovalResponse
-	(*DecideApprovalRequest)(nil),  // 7: agentd.v1.DecideApprovalRequest
-	(*DecideApprovalResponse)(nil), // 8: agentd.v1.DecideApprovalResponse
-	(*timestamppb.Timestamp)(nil),  // 9: google.protobuf.Timestamp
-	(*Actor)(nil),                  // 10: agentd.v1.Actor
+	(ApprovalKind)(0),              // 1: agentd.v1.ApprovalKind
+	(ApprovalDecision)(0),          // 2: agentd.v1.ApprovalDecision
+	(*Approval)(nil),               // 3: agentd.v1.Approval
+	(*ListApprovalsRequest)(nil),   // 4: agentd.v1.ListApprovalsRequest
+	(*ListApprovalsResponse)(nil),  // 5: agentd.v1.ListApprovalsResponse
+	(*GetApprovalRequest)(nil),     // 6: agentd.v1.GetApprovalRequest
+	(*GetApprovalResponse)(nil),    // 7: agentd.v1.GetApprovalResponse
+	(*DecideApprovalRequest)(nil),  // 8: agentd.v1.DecideApprovalRequest
+	(*DecideApprovalResponse)(nil), // 9: agentd.v1.DecideApprovalResponse
+	(*timestamppb.Timestamp)(nil),  // 10: google.protobuf.Timestamp
+	(*Actor)(nil),                  // 11: agentd.v1.Actor
 }
 var file_agentd_v1_approval_service_proto_depIdxs = []int32{
 	0,  // 0: agentd.v1.Approval.status:type_name -> agentd.v1.ApprovalStatus
-	9,  // 1: agentd.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
-	10, // 2: agentd.v1.Approval.decided_by:type_name -> agentd.v1.Actor
-	9,  // 3: agentd.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
-	2,  // 4: agentd.v1.ListApprovalsResponse.approvals:type_name -> agentd.v1.Approval
-	2,  // 5: agentd.v1.GetApprovalResponse.approval:type_name -> agentd.v1.Approval
-	1,  // 6: agentd.v1.DecideApprovalRequest.decision:type_name -> agentd.v1.ApprovalDecision
-	2,  // 7: agentd.v1.DecideApprovalResponse.approval:type_name -> agentd.v1.Approval
-	3,  // 8: agentd.v1.ApprovalService.ListApprovals:input_type -> agentd.v1.ListApprovalsRequest
-	5,  // 9: agentd.v1.ApprovalService.GetApproval:input_type -> agentd.v1.GetApprovalRequest
-	7,  // 10: agentd.v1.ApprovalService.DecideApproval:input_type -> agentd.v1.DecideApprovalRequest
-	4,  // 11: agentd.v1.ApprovalService.ListApprovals:output_type -> agentd.v1.ListApprovalsResponse
-	6,  // 12: agentd.v1.ApprovalService.GetApproval:output_type -> agentd.v1.GetApprovalResponse
-	8,  // 13: agentd.v1.ApprovalService.DecideApproval:output_type -> agentd.v1.DecideApprovalResponse
-	11, // [11:14] is the sub-list for method output_type
-	8,  // [8:11] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	10, // 1: agentd.v1.Approval.requested_at:type_name -> google.protobuf.Timestamp
+	11, // 2: agentd.v1.Approval.decided_by:type_name -> agentd.v1.Actor
+	10, // 3: agentd.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
+	1,  // 4: agentd.v1.Approval.kind:type_name -> agentd.v1.ApprovalKind
+	3,  // 5: agentd.v1.ListApprovalsResponse.approvals:type_name -> agentd.v1.Approval
+	3,  // 6: agentd.v1.GetApprovalResponse.approval:type_name -> agentd.v1.Approval
+	2,  // 7: agentd.v1.DecideApprovalRequest.decision:type_name -> agentd.v1.ApprovalDecision
+	3,  // 8: agentd.v1.DecideApprovalResponse.approval:type_name -> agentd.v1.Approval
+	4,  // 9: agentd.v1.ApprovalService.ListApprovals:input_type -> agentd.v1.ListApprovalsRequest
+	6,  // 10: agentd.v1.ApprovalService.GetApproval:input_type -> agentd.v1.GetApprovalRequest
+	8,  // 11: agentd.v1.ApprovalService.DecideApproval:input_type -> agentd.v1.DecideApprovalRequest
+	5,  // 12: agentd.v1.ApprovalService.ListApprovals:output_type -> agentd.v1.ListApprovalsResponse
+	7,  // 13: agentd.v1.ApprovalService.GetApproval:output_type -> agentd.v1.GetApprovalResponse
+	9,  // 14: agentd.v1.ApprovalService.DecideApproval:output_type -> agentd.v1.DecideApprovalResponse
+	12, // [12:15] is the sub-list for method output_type
+	9,  // [9:12] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_approval_service_proto_init() }
@@ -785,7 +880,7 @@ func file_agentd_v1_approval_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_approval_service_proto_rawDesc), len(file_agentd_v1_approval_service_proto_rawDesc)),
-			NumEnums:      2,
+			NumEnums:      3,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -119,7 +119,7 @@ type Run struct {
 	CancelRequested bool `protobuf:"varint,9,opt,name=cancel_requested,json=cancelRequested,proto3" json:"cancel_requested,omitempty"`
 	// How many turns were started.
 	Turns uint32 `protobuf:"varint,10,opt,name=turns,proto3" json:"turns,omitempty"`
-	// Tokens sent to the model, over its finished calls, as the provider counts.
+	// Tokens sent to the model, over all of its calls, as the provider counts.
 	InputTokens uint64 `protobuf:"varint,11,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
 	// Tokens that the model wrote.
 	OutputTokens uint64 `protobuf:"varint,12,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
@@ -135,7 +135,10 @@ type Run struct {
 	EndedSeq uint64 `protobuf:"varint,17,opt,name=ended_seq,json=endedSeq,proto3" json:"ended_seq,omitempty"`
 	// How many enqueued runs of the session begin before this one. 0 for the next
 	// one, and for a run that is not enqueued.
-	Ahead         uint32 `protobuf:"varint,18,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Ahead uint32 `protobuf:"varint,18,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// What the tokens cost, in millionths of the unit of the server's prices; 0
+	// without prices.
+	CostMicros    uint64 `protobuf:"varint,19,opt,name=cost_micros,json=costMicros,proto3" json:"cost_micros,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -292,6 +295,13 @@ func (x *Run) GetEndedSeq() uint64 {
 func (x *Run) GetAhead() uint32 {
 	if x != nil {
 		return x.Ahead
+	}
+	return 0
+}
+
+func (x *Run) GetCostMicros() uint64 {
+	if x != nil {
+		return x.CostMicros
 	}
 	return 0
 }
@@ -935,7 +945,7 @@ var File_agentd_v1_run_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/admin_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfa\x04\n" +
+	"\x1bagentd/v1/run_service.proto\x12\tagentd.v1\x1a\x1dagentd/v1/admin_service.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9b\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -959,7 +969,9 @@ const file_agentd_v1_run_service_proto_rawDesc = "" +
 	"\bended_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x18\n" +
 	"\aretries\x18\x10 \x01(\rR\aretries\x12\x1b\n" +
 	"\tended_seq\x18\x11 \x01(\x04R\bendedSeq\x12\x14\n" +
-	"\x05ahead\x18\x12 \x01(\rR\x05ahead\"\xbe\x01\n" +
+	"\x05ahead\x18\x12 \x01(\rR\x05ahead\x12\x1f\n" +
+	"\vcost_micros\x18\x13 \x01(\x04R\n" +
+	"costMicros\"\xbe\x01\n" +
 	"\x0fStartRunRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
