@@ -43,6 +43,7 @@ func (s *adminService) Pause(ctx context.Context, req *connect.Request[agentdv1.
 	if err != nil {
 		return nil, err
 	}
+	s.pauseWatch.forget()
 	s.Log.WarnContext(ctx, "runs are paused", "tenant", tenantID, "agent", m.GetAgent(), "by", who.actor.ID)
 	return connect.NewResponse(&agentdv1.PauseResponse{Pause: wirePause(p)}), nil
 }
@@ -57,6 +58,7 @@ func (s *adminService) Resume(ctx context.Context, req *connect.Request[agentdv1
 	if err != nil {
 		return nil, err
 	}
+	s.pauseWatch.forget()
 	if was {
 		s.Log.WarnContext(ctx, "runs are resumed", "tenant", tenantID, "agent", m.GetAgent(), "by", who.actor.ID)
 	}
@@ -152,6 +154,13 @@ const pausesAge = 500 * time.Millisecond
 type pauseWatch struct {
 	mu    sync.Mutex
 	lists map[string]pausesAt // by tenant
+}
+
+// forget is for who has just changed them.
+func (w *pauseWatch) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lists = nil
 }
 
 type pausesAt struct {

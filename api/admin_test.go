@@ -169,6 +169,9 @@ func TestResumeSaysIfWhatIsLeftCannotBeRead(t *testing.T) {
 func TestAStartedRunSaysThatItIsPaused(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
+	if started, err := b.startRun(t, &agentdv1.StartRunRequest{SessionId: b.newSession(t), Text: "hi"}); err != nil || started.GetPause() != nil {
+		t.Errorf("before the pause: %v, %v", started, err)
+	}
 	if _, err := b.admin().Pause(t.Context(), connect.NewRequest(&agentdv1.PauseRequest{Scope: scopeAgent, Agent: "main", Reason: "why"})); err != nil {
 		t.Fatal(err)
 	}
