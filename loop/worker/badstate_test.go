@@ -102,6 +102,24 @@ func TestARunWhoseStoredStateIsBrokenEndsAndOthersGoOn(t *testing.T) {
 			})
 		}
 	})
+	t.Run("QueuedAndItsJobComes", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t, storetest.Unverified)
+		p := setup(t, db, callsTool("look"), looptest.Says("look", "seen"))
+		j := p.Start(t, p.Session(t), "hello")
+		seq := corrupt(t, db, j, event.TypeRunCreated, `"x"`)
+		// Without a sweeper: the job itself is enough, and a stale one does nothing.
+		for _, ticket := range []int64{7, j.Ticket} {
+			j.Ticket = ticket
+			if err := p.Engine.Advance(t.Context(), j, loop.Holder{WorkerID: looptest.NewID()}); err != nil {
+				t.Fatal(err)
+			}
+			if status, _, _ := stored(t, db, j); (status == "failed") != (ticket == 1) {
+				t.Errorf("the run is %s after the job with ticket %d", status, ticket)
+			}
+		}
+		checkBadState(t, db, j, seq)
+	})
 	t.Run("RunningWhenItsWorkerDies", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t, storetest.Unverified)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -239,7 +240,8 @@ func TestADrainHoldsForTheWorkerThatComesInPlace(t *testing.T) {
 		drain_requested_at = agentd.clock(), drain_requested_by = 'x'`)
 	select {
 	case <-w.Drained():
-	case <-t.Context().Done():
+	case <-time.After(limit):
+		t.Fatal("the process takes runs again")
 	}
 	if n := scalar[int](t, db, `SELECT count(*) FROM agentd.workers WHERE dead_at IS NULL AND stopped_at IS NOT NULL`); n != 1 {
 		t.Errorf("%d workers stopped by themselves, want the one that came in place", n)

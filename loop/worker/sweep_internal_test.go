@@ -127,6 +127,66 @@ func TestASweepThatFailsSaysSo(t *testing.T) {
 	}
 }
 
+// TestTheEndOfAPauseMakesJobs: for what this worker has held back, and for what
+// others have that may be gone. What fails is done at the next sweep.
+func TestTheEndOfAPauseMakesJobs(t *testing.T) {
+	t.Parallel()
+	f := &fakes{}
+	inc := newFakeIncarnation(f)
+	s := newSweeper(inc)
+	all, other := loop.Pause{}, loop.Pause{TenantID: "t", Agent: "other"}
+	inc.paused.set(loop.Pauses{all, other})
+	inc.paused.hold(loop.Job{TenantID: "t", RunID: "mine"}, "demo")
+	inc.paused.hold(loop.Job{TenantID: "t", RunID: "still paused"}, "other")
+	resumes := func() (out []string) {
+		t.Helper()
+		f.asked = nil
+		if err := s.resume(t.Context()); err != nil && f.broken == "" {
+			t.Fatal(err)
+		}
+		for _, what := range f.asked {
+			if what != "Lost" {
+				out = append(out, what)
+			}
+		}
+		slices.Sort(out)
+		return out
+	}
+	if got := resumes(); len(got) != 0 {
+		t.Errorf("in a pause: %q", got)
+	}
+	inc.paused.set(loop.Pauses{other})
+	select {
+	case <-inc.paused.over:
+		s.resumed = true // as run does
+	default:
+		t.Fatal("nobody was told of the end of a pause")
+	}
+	for _, step := range []struct {
+		comes, broken string
+		want          []string
+	}{
+		{"", "requeue lost resumed", []string{"requeue lost resumed", "requeue mine resumed"}},
+		{"", "", []string{"requeue lost resumed"}},
+		{"late", "requeue late resumed", []string{"requeue late resumed"}},
+		{"", "", []string{"requeue late resumed"}},
+		{"", "", nil},
+	} {
+		if f.broken = step.broken; step.comes != "" {
+			inc.paused.hold(loop.Job{TenantID: "t", RunID: step.comes}, "demo")
+		}
+		if got := resumes(); !slices.Equal(got, step.want) {
+			t.Errorf("asked for %q, want %q", got, step.want)
+		}
+	}
+	inc.paused.set(loop.Pauses{other})
+	select {
+	case <-inc.paused.over:
+		t.Error("the same pauses count as an end")
+	default:
+	}
+}
+
 // TestOnlyWhatLastsIsTakenForLeftBehind: between a fetch and the claim, and
 // between the last append and the end of the job, a run looks left behind.
 func TestOnlyWhatLastsIsTakenForLeftBehind(t *testing.T) {
