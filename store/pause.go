@@ -97,10 +97,24 @@ func (s *Store) Covered(ctx context.Context, p loop.Pause) (n Coverage, err erro
 	return n, nil
 }
 
-// notPaused is a condition on a run r.
-const notPaused = `NOT EXISTS (
-	SELECT FROM agentd.pauses AS p
-	WHERE (p.tenant_id IS NULL OR p.tenant_id = r.tenant_id) AND (p.agent IS NULL OR p.agent = r.agent))`
+// notPaused is a condition on a run r: that it is paused neither by the table
+// nor by pauses that the parameters have, as columnsOf makes them.
+func notPaused(tenants, agents string) string {
+	return `NOT EXISTS (
+		SELECT FROM (
+			SELECT tenant_id, agent FROM agentd.pauses
+			UNION ALL
+			SELECT nullif(k.tenant_id, ''), nullif(k.agent, '') FROM unnest(` + tenants + `::text[], ` + agents + `::text[]) AS k (tenant_id, agent)) AS p
+		WHERE (p.tenant_id IS NULL OR p.tenant_id = r.tenant_id) AND (p.agent IS NULL OR p.agent = r.agent))`
+}
+
+// columnsOf are the pauses as two lists of one length.
+func columnsOf(pauses loop.Pauses) (tenants, agents []string) {
+	for _, p := range pauses {
+		tenants, agents = append(tenants, p.TenantID), append(agents, p.Agent)
+	}
+	return tenants, agents
+}
 
 // allPauses is an expression for the answer to a heartbeat.
 const allPauses = `(

@@ -159,13 +159,14 @@ func TestPausedRunsAreNeitherDueNorLost(t *testing.T) {
 	mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, encode(t, id, runID, 0,
 		event.RunReleased{Cause: event.ReleaseBackoff, WorkerID: looptest.NewID(), Epoch: 2, Ticket: 2, NotBefore: &past})))
 	l := store.NewLeases(s)
+	var known loop.Pauses
 	look := func() (due, lost int) {
 		t.Helper()
-		d, err := l.Due(t.Context(), 10)
+		d, err := l.Due(t.Context(), known, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := l.Lost(t.Context(), 0, 10)
+		f, err := l.Lost(t.Context(), 0, known, 10)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,6 +186,16 @@ func TestPausedRunsAreNeitherDueNorLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Who has not heard of the end of a pause leaves them to others.
+	known = loop.Pauses{{TenantID: "other"}, {TenantID: looptest.Tenant, Agent: "demo"}}
+	if _, lost := look(); lost != 0 {
+		t.Errorf("%d lost, of an agent that is paused as far as is known", lost)
+	}
+	known = loop.Pauses{{}}
+	if due, lost := look(); due != 0 || lost != 0 {
+		t.Errorf("%d due, %d lost, all paused as far as is known", due, lost)
+	}
+	known = loop.Pauses{{TenantID: "other"}, {TenantID: looptest.Tenant, Agent: "other"}}
 	if due, lost := look(); due != 1 || lost != 1 {
 		t.Errorf("%d due, %d lost after the pauses", due, lost)
 	}

@@ -111,14 +111,16 @@ func collectJobs(rows pgx.Rows, err error) ([]loop.Job, error) {
 }
 
 // Due returns up to limit queued runs whose delay is over and that are not
-// paused.
-func (l *Leases) Due(ctx context.Context, limit int) ([]loop.Job, error) {
+// paused: neither by the table nor by known, since a worker that has not heard
+// of the end of a pause would not claim what it queues.
+func (l *Leases) Due(ctx context.Context, known loop.Pauses, limit int) ([]loop.Job, error) {
+	tenants, agents := columnsOf(known)
 	jobs, err := collectJobs(l.pool.Query(ctx, `
 		SELECT `+jobColumns+`
 		FROM agentd.runs AS r
-		WHERE r.status = 'queued' AND r.not_before <= (SELECT agentd.clock()) AND `+notPaused+`
+		WHERE r.status = 'queued' AND r.not_before <= (SELECT agentd.clock()) AND `+notPaused("$2", "$3")+`
 		ORDER BY r.not_before
-		LIMIT $1`, limit))
+		LIMIT $1`, limit, tenants, agents))
 	if err != nil {
 		return nil, fmt.Errorf("look for runs that are due: %w", err)
 	}
@@ -137,8 +139,9 @@ const queuedJobs = `
 // fetched it is dead, has stopped or is not known, or the job has ended without
 // a claim, more than settle ago. The job and the run are written in one
 // transaction, so in one snapshot a run that lacks its job has lost it. A run
-// that is paused needs none.
-func (l *Leases) Lost(ctx context.Context, settle time.Duration, limit int) ([]loop.Job, error) {
+// that is paused, as Due means it, needs none.
+func (l *Leases) Lost(ctx context.Context, settle time.Duration, known loop.Pauses, limit int) ([]loop.Job, error) {
+	tenants, agents := columnsOf(known)
 	jobs, err := collectJobs(l.pool.Query(ctx, `
 		WITH job AS MATERIALIZED (`+queuedJobs+`
 				AND j.state IN ('available', 'pending', 'scheduled', 'retryable', 'running')
@@ -147,14 +150,14 @@ func (l *Leases) Lost(ctx context.Context, settle time.Duration, limit int) ([]l
 				AND j.finalized_at > (SELECT agentd.clock()) - $1::interval)
 		SELECT `+jobColumns+`
 		FROM agentd.runs AS r
-		WHERE r.status = 'queued' AND r.not_before IS NULL AND `+notPaused+`
+		WHERE r.status = 'queued' AND r.not_before IS NULL AND `+notPaused("$3", "$4")+`
 			AND NOT EXISTS (
 				SELECT FROM job
 				LEFT JOIN agentd.workers AS w
 					ON w.id::text = job.worker_id AND w.dead_at IS NULL AND w.stopped_at IS NULL
 				WHERE job.run_id = r.id::text AND job.ticket = r.ticket::text
 					AND (job.state <> 'running' OR w.id IS NOT NULL))
-		LIMIT $2`, settle, limit))
+		LIMIT $2`, settle, limit, tenants, agents))
 	if err != nil {
 		return nil, fmt.Errorf("look for lost jobs: %w", err)
 	}

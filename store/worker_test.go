@@ -338,8 +338,8 @@ func TestErrorsOfTheTableOfWorkers(t *testing.T) {
 		"DeclareDead": first(a.DeclareDead(ctx, a.id, lease, stale)),
 		"Orphans":     first(a.Orphans(ctx, 1)),
 		"Held":        first(a.Held(ctx, a.id, nil)),
-		"Due":         first(a.Due(ctx, 1)),
-		"Lost":        first(a.Lost(ctx, time.Second, 1)),
+		"Due":         first(a.Due(ctx, nil, 1)),
+		"Lost":        first(a.Lost(ctx, time.Second, nil, 1)),
 		"Fetched":     first(a.Fetched(ctx, a.id, nil)),
 	} {
 		if err == nil {

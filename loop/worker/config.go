@@ -47,11 +47,14 @@ type Leases interface {
 	DeclareDead(ctx context.Context, workerID string, lease, stale time.Duration) ([]string, error)
 	// Orphans returns runs that are leased by workers which are gone.
 	Orphans(ctx context.Context, limit int) ([]loop.Release, error)
-	// Due returns queued runs whose delay is over and that are not paused.
-	Due(ctx context.Context, limit int) ([]loop.Job, error)
-	// Lost returns queued runs that no job will claim and that are not paused. A job that ended less
+	// Due returns queued runs whose delay is over and that are paused neither in
+	// the table nor by known, which is what this worker has heard last: it would
+	// not claim what it queues.
+	Due(ctx context.Context, known loop.Pauses, limit int) ([]loop.Job, error)
+	// Lost returns queued runs that no job will claim and that are not
+	// paused, as Due means it. A job that ended less
 	// than settle ago does not count as lost yet.
-	Lost(ctx context.Context, settle time.Duration, limit int) ([]loop.Job, error)
+	Lost(ctx context.Context, settle time.Duration, known loop.Pauses, limit int) ([]loop.Job, error)
 	// Held returns the runs that the worker holds, but for those in except.
 	Held(ctx context.Context, workerID string, except []string) ([]loop.Release, error)
 	// Fetched returns the queued runs whose job the worker has fetched, but

@@ -54,6 +54,13 @@ func stillThere(was loop.Pause, pauses loop.Pauses) bool {
 	return false
 }
 
+// known are the pauses that were set last.
+func (p *paused) known() loop.Pauses {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pauses
+}
+
 // covers reports whether the runs of that agent are paused.
 func (p *paused) covers(tenantID, agent string) bool {
 	p.mu.Lock()

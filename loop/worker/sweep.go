@@ -103,7 +103,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	orphans, err := cfg.Leases.Orphans(ctx, sweepLimit)
 	// What fails for one run, or one look, keeps nobody else from the rest.
 	failed := errors.Join(err, s.release(ctx, orphans))
-	due, err := cfg.Leases.Due(ctx, sweepLimit)
+	due, err := cfg.Leases.Due(ctx, s.inc.paused.known(), sweepLimit)
 	failed = errors.Join(failed, err, s.requeue(ctx, due, causeDue), s.resume(ctx))
 	s.sweeps++
 	if s.sweeps%lookAgain != 0 && len(dead) == 0 && len(orphans) == 0 {
@@ -125,7 +125,7 @@ func (s *sweeper) resume(ctx context.Context) error {
 	if !s.resumed {
 		return failed
 	}
-	lost, err := s.inc.cfg.Leases.Lost(ctx, 0, sweepLimit)
+	lost, err := s.inc.cfg.Leases.Lost(ctx, 0, s.inc.paused.known(), sweepLimit)
 	if err = errors.Join(err, s.requeue(ctx, lost, causeResumed)); err == nil {
 		s.resumed = len(lost) == sweepLimit
 	}
@@ -135,7 +135,7 @@ func (s *sweeper) resume(ctx context.Context) error {
 // lookAgain finds what went wrong without anybody's death, or before a claim.
 func (s *sweeper) lookAgain(ctx context.Context) error {
 	leases := s.inc.cfg.Leases
-	lost, err := leases.Lost(ctx, jobSettles, sweepLimit)
+	lost, err := leases.Lost(ctx, jobSettles, s.inc.paused.known(), sweepLimit)
 	failed := errors.Join(err, s.requeue(ctx, lost, causeJobLost))
 	held, err := leases.Held(ctx, s.inc.id, s.inc.runs.ids())
 	if err != nil {

@@ -51,10 +51,10 @@ func (f *fakes) DeclareDead(context.Context, string, time.Duration, time.Duratio
 func (f *fakes) Orphans(context.Context, int) ([]loop.Release, error) {
 	return []loop.Release{{RunID: "orphan 1"}, {RunID: "orphan 2"}}, f.ask("Orphans")
 }
-func (f *fakes) Due(context.Context, int) ([]loop.Job, error) {
+func (f *fakes) Due(context.Context, loop.Pauses, int) ([]loop.Job, error) {
 	return []loop.Job{{RunID: "due"}}, f.ask("Due")
 }
-func (f *fakes) Lost(context.Context, time.Duration, int) ([]loop.Job, error) {
+func (f *fakes) Lost(context.Context, time.Duration, loop.Pauses, int) ([]loop.Job, error) {
 	return []loop.Job{{RunID: "lost"}}, f.ask("Lost")
 }
 func (f *fakes) Held(context.Context, string, []string) ([]loop.Release, error) {
