@@ -82,6 +82,47 @@ func TestKillInAToolThatMustNotRunTwiceIsDealtWithAsConfigured(t *testing.T) {
 	f.verify(t)
 }
 
+// TestAPersonInATerminalSaysWhatHappened: whoever comes back to the conversation
+// is asked.
+func TestAPersonInATerminalSaysWhatHappened(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.env = append(f.env, "AGENTD_ON_UNKNOWN=ask")
+	first := f.add(t)
+	session := newSession(t, first)
+	run, _ := startRun(t, first, session, fmt.Sprintf("%s %s r", toolCharge, holdAfter))
+	awaitEffect(t, f.effects, run)
+	f.kill(t, first)
+	second := f.add(t)
+	approval := f.pending(t, run)
+	p := sitDown(t, second.url, 120, 30, "--session", session)
+	p.types(t, "say terminal\r")
+	screen := p.awaitText(t, "y or n?")
+	for _, want := range []string{
+		"? charge was started with this and interrupted. Has it taken effect? If not, it runs again.", `{"hold": "after"}`, "(its idempotency key is ",
+	} {
+		if !strings.Contains(screen, want) {
+			t.Errorf("no %q on the screen:\n%s", want, screen)
+		}
+	}
+	p.types(t, "\x04")
+	p.awaitText(t, "(the run waits: agentd approvals happened or not-happened "+approval)
+	if code := p.wait(t); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	p = sitDown(t, second.url, 120, 30, "--session", session)
+	p.types(t, "say terminal\r")
+	p.awaitText(t, "y or n?")
+	p.types(t, "y\r")
+	if status := f.awaitEnd(t, run); status != "completed" {
+		t.Errorf("the run is %s", status)
+	}
+	p.awaitPrompt(t)
+	if got := scalar[string](t, f.db, `SELECT status FROM agentd.approvals WHERE id = $1`, approval); got != "happened" || len(effects(t, f.effects, run)) != 1 {
+		t.Errorf("the approval is %s, effects %v", got, effects(t, f.effects, run))
+	}
+}
+
 // TestKillInAToolWithThePolicyFailEndsTheRun: it is in runs.reason.
 func TestKillInAToolWithThePolicyFailEndsTheRun(t *testing.T) {
 	t.Parallel()
