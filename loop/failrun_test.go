@@ -139,6 +139,24 @@ func TestFailRunByForce(t *testing.T) {
 	})
 }
 
+// TestFailRunByForceLetsTheNextBegin: a session does not hang on a run that hung.
+func TestFailRunByForceLetsTheNextBegin(t *testing.T) {
+	t.Parallel()
+	b := looptest.NewBench(looptest.NewLog(), says("hi"))
+	j := b.Start(t, b.Session(t), "first")
+	claimed(t, b, j, "w", 1)
+	next, err := b.Commands.StartRun(t.Context(), loop.StartRun{
+		TenantID: looptest.Tenant, SessionID: j.SessionID, Text: "second", Policy: event.PolicyEnqueue, Actor: looptest.Tester,
+	})
+	if err != nil || !next.Enqueued {
+		t.Fatalf("%+v, %v; want it enqueued", next, err)
+	}
+	failedNow(t, b, j)
+	if run := b.Advance(t, loop.Job{TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: next.RunID, Ticket: 1}); run.Status != loop.RunCompleted {
+		t.Errorf("the next run is %s; want completed", run.Status)
+	}
+}
+
 func TestFailRunByForceWantsAReason(t *testing.T) {
 	t.Parallel()
 	b := looptest.NewBench(looptest.NewLog(), says("no"))
