@@ -47,10 +47,10 @@ func TestStartRunRefusesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	id := b.newSession(t)
-	for _, policy := range []string{"interrupt", "rollback", "Reject"} {
+	for _, policy := range []string{"roll back", "Reject"} {
 		_, err := b.startRun(t, &agentdv1.StartRunRequest{SessionId: id, Text: "hi", Policy: policy})
 		d := wantError(t, err, connect.CodeInvalidArgument, "invalid_argument")
-		if d.GetField() != "policy" || !strings.Contains(err.Error(), policy) || !strings.Contains(err.Error(), "use one of reject, enqueue") {
+		if d.GetField() != "policy" || !strings.Contains(err.Error(), policy) || !strings.Contains(err.Error(), "use one of reject, enqueue, interrupt, rollback") {
 			t.Errorf("policy %s: field %q, %v, want the word and what is supported", policy, d.GetField(), err)
 		}
 	}

@@ -93,19 +93,27 @@ func NextRuns(enqueued []hooks.Message) []Run {
 }
 
 // handOver lets the next run begin where the active one ends, in the same
-// append: in between, nobody would know that it is its turn.
+// append: in between, nobody would know that it is its turn. What was rolled
+// back is out of the conversation by then.
 func (d *draft) handOver() {
 	was, busy := d.base.active()
-	if now, ok := d.state.Run(was.ID); !busy || !ok || !now.Status.Terminal() {
-		return
-	}
-	i := d.state.nextIndex()
-	if _, busy := d.state.active(); busy || i < 0 {
+	ended, _ := d.state.Run(was.ID)
+	if _, another := d.state.active(); !busy || another || !ended.Status.Terminal() {
 		return
 	}
 	scope := d.scope
-	d.scope.RunID = d.state.Runs[i].ID
-	d.add(event.RunQueued{Ticket: 1, Cause: event.QueuedNext})
-	d.job(1)
-	d.scope = scope
+	defer func() { d.scope = scope }()
+	if at := d.state.messageIndex(ended.MessageID); ended.RolledBack && at >= 0 {
+		gone := event.MessagesReplaced{FromMessageID: ended.MessageID}
+		for _, m := range d.state.Messages[at:] {
+			gone.MessageIDs = append(gone.MessageIDs, m.ID)
+		}
+		d.scope.RunID = ended.ID
+		d.add(gone)
+	}
+	if i := d.state.nextIndex(); i >= 0 {
+		d.scope.RunID = d.state.Runs[i].ID
+		d.add(event.RunQueued{Ticket: 1, Cause: event.QueuedNext})
+		d.job(1)
+	}
 }

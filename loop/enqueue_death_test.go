@@ -97,7 +97,7 @@ func (k *talk) settle(ctx context.Context, t *testing.T, sessionID string) {
 			if run.Status != loop.RunRunning {
 				t.Fatalf("run %+v has no job", run)
 			}
-			buried(t, k.Bench, loop.Job{TenantID: looptest.Tenant, SessionID: sessionID, RunID: run.ID}, run.WorkerID)
+			release(t, k.Bench, loop.Job{TenantID: looptest.Tenant, SessionID: sessionID, RunID: run.ID}, run.WorkerID)
 			continue
 		}
 		_ = k.Engine.Advance(ctx, j, loop.Holder{WorkerID: looptest.NewID()})

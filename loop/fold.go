@@ -64,7 +64,11 @@ func apply(s State, e event.Event, p event.Payload) State {
 	case event.MessagesReplaced:
 		return s.withoutTail(p)
 	case event.RunCreated:
-		s.Runs = append(slices.Clip(s.Runs), Run{ID: e.RunID, CreatedAt: e.At})
+		at := len(s.Runs)
+		if next := s.nextIndex(); next >= 0 && p.Policy.First() {
+			at = next
+		}
+		s.Runs = slices.Insert(slices.Clip(s.Runs), at, Run{ID: e.RunID, CreatedAt: e.At})
 	case event.RunQueued:
 		s = s.begun(e)
 	case event.RunStarted:
@@ -178,6 +182,7 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 	case event.RunCancelRequested:
 		r.CancelRequested = true
 		r.CancelReason = p.Reason
+		r.RolledBack = r.RolledBack || p.Rollback
 	case event.RunCompleted:
 		return r.ended(e, string(p.Reason), "")
 	case event.RunFailed:

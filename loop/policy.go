@@ -68,7 +68,41 @@ func (s *starting) busy(ctx context.Context, h Head) (Append, error) {
 	d := newDraft(s.c.NewID, state, event.Scope{SessionID: h.SessionID, At: s.c.Now(), Actor: s.cmd.Actor})
 	s.run(d, policy)
 	d.decide(s.said.decisions)
-	return d.done()
+	if policy.First() {
+		s.stop(d, h.ActiveRunID, policy)
+	}
+	a, err := d.done()
+	own, _ := d.state.Run(s.out.RunID)
+	s.out.Enqueued = own.Status == RunEnqueued
+	return a, err
+}
+
+// The reasons of a run that a message has cancelled.
+const (
+	reasonInterrupted = "interrupted by a new message"
+	reasonRolledBack  = "rolled back by a new message"
+)
+
+// stop cancels the active run in the append that has the new one: neither is
+// there without the other. A run that nobody holds ends at once.
+func (s *starting) stop(d *draft, runID string, policy event.Policy) {
+	d.scope.RunID = runID
+	r, rollback := d.run(), policy == event.PolicyRollback
+	ask := event.RunCancelRequested{Reason: reasonInterrupted, Rollback: rollback}
+	switch {
+	case r.CancelRequested:
+		ask.Reason = r.CancelReason
+	case rollback:
+		ask.Reason = reasonRolledBack
+	}
+	if !r.CancelRequested || rollback && !r.RolledBack {
+		d.add(ask)
+	}
+	if r.Status != RunRunning {
+		d.add(closing(s.c.NewID, r, stopCancelled)...)
+		d.add(event.RunCancelled{Reason: d.run().CancelReason})
+		s.stopped = d.run()
+	}
 }
 
 // reject refuses the message; only decisions about it are a reason to write
@@ -89,5 +123,6 @@ func (s *starting) reject(h Head, policy event.Policy, refusal *BusyError) (Appe
 
 // Busy is the error that the event stands for.
 func Busy(p event.InputRejected) *BusyError {
-	return &BusyError{ActiveRunID: p.ActiveRunID, Full: p.Policy == string(event.PolicyEnqueue)}
+	full := slices.Contains(event.Policies()[1:], event.Policy(p.Policy)) // all but reject
+	return &BusyError{ActiveRunID: p.ActiveRunID, Full: full}
 }

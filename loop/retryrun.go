@@ -72,6 +72,8 @@ func refuseRetry(h Head, r Run) error {
 		problem = "it is " + string(r.Status) + ", and only a failed run can be"
 	case r.Reason == string(event.FailBlocked):
 		problem = "a check refused it, and that decision stands: start a new run instead"
+	case r.RolledBack:
+		problem = "its messages have left the conversation: start a new run instead"
 	case h.LastRunID != r.ID:
 		problem = "the conversation has gone on without it: start a new run instead"
 	default:

@@ -15,7 +15,7 @@ import (
 // BeforeInput is asked first: a message that it blocks is a [BlockedError], and
 // one that it handles starts nothing. Only then, if the session is busy, the
 // policy says what becomes of it: it is refused with a [BusyError], or its run is
-// enqueued.
+// enqueued, and the active one may be cancelled.
 func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
 	s := starting{c: c, cmd: cmd}
 	if err := s.validate(); err != nil {
@@ -27,6 +27,9 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 	}
 	if err != nil {
 		return StartedRun{}, err
+	}
+	if s.stopped.ID != "" {
+		notifyEnd(ctx, c.Logger, c.Hooks, cmd.TenantID, cmd.SessionID, s.stopped)
 	}
 	return s.out, nil
 }
@@ -48,6 +51,8 @@ type starting struct {
 	askedAt int64
 
 	out StartedRun
+	// stopped is the run that was active and ended here, if one did.
+	stopped Run
 	// refusal is the caller's error once its reasons are stored.
 	refusal error
 }
@@ -81,6 +86,7 @@ func (s *starting) validate() (err error) {
 }
 
 func (s *starting) plan(ctx context.Context, h Head) (Append, error) {
+	s.stopped = Run{}
 	if done, err := s.repeated(ctx); done || err != nil {
 		return Append{}, err
 	}

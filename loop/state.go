@@ -94,6 +94,8 @@ type Run struct {
 	Held            time.Duration
 	HeldSince       time.Time
 	CancelRequested bool
+	// RolledBack says that the run's messages leave the conversation as it ends.
+	RolledBack bool
 	// CancelReason is what the one who cancelled said.
 	CancelReason string
 	// Reason and Error are those of the terminal event.

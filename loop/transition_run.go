@@ -69,7 +69,8 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 
 // allowsInRun holds what the run table cannot say: tickets and epochs only
 // grow, the claim has the right ticket, a run ends with nothing open, and it is
-// taken up again only where no check refused it and nothing came after it. The
+// taken up again only where no check refused it, nothing came after it and it is
+// not to be forgotten. The
 // message of an enqueued run joins the conversation with its first run.queued,
 // or leaves the queue before the run ends.
 func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
@@ -108,7 +109,7 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 
 // mayRetry says of a failed run whether it may be taken up again.
 func (s State) mayRetry(r Run) bool {
-	return r.Reason != string(event.FailBlocked) && s.last().ID == r.ID
+	return r.Reason != string(event.FailBlocked) && !r.RolledBack && s.last().ID == r.ID
 }
 
 // last returns the run that began last, or none.

@@ -49,15 +49,14 @@ func withNext(r loop.Run, enqueued []hooks.Message) []loop.Run {
 	return append([]loop.Run{r}, next...)
 }
 
-// selectQueue is without what was said, which may not be readable.
-const selectQueue = `
-	SELECT id::text, run_id::text, role, position
+// selectOrder is selectMessages without what was said, which may not be readable.
+const selectOrder = `
+	SELECT id::text, coalesce(run_id::text, ''), role, position, enqueued
 	FROM agentd.messages
-	WHERE tenant_id = $1 AND session_id = $2 AND enqueued AND replaced_seq IS NULL
+	WHERE tenant_id = $1 AND session_id = $2 AND replaced_seq IS NULL
 	ORDER BY position`
 
-func scanQueue(row pgx.CollectableRow) (r conversationRow, err error) {
-	r.enqueued = true
-	err = row.Scan(&r.ID, &r.RunID, &r.Role, &r.Position)
+func scanOrder(row pgx.CollectableRow) (r conversationRow, err error) {
+	err = row.Scan(&r.ID, &r.RunID, &r.Role, &r.Position, &r.enqueued)
 	return r, err
 }

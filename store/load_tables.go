@@ -16,7 +16,7 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 	var runs []loop.Run
 	var turns []loop.Turn
 	var calls []loop.Call
-	var queue []conversationRow
+	var order []conversationRow
 	b := &pgx.Batch{}
 	b.Queue(beginSnapshot)
 	b.Queue(selectHead+`s.id = $2`, tenantID, sessionID).Query(func(rows pgx.Rows) (err error) {
@@ -26,6 +26,7 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 	b.Queue(`
 		SELECT id::text, status, agent, message_id::text, assistant_message_id::text, ticket, coalesce(worker_id::text, ''), epoch,
 			started_at IS NOT NULL, takeovers, not_before, cancel_requested_at IS NOT NULL, coalesce(cancel_reason, ''),
+			EXISTS (SELECT FROM agentd.events AS e WHERE e.run_id = $3 AND e.type = 'run.cancel_requested' AND e.payload ->> 'rollback' = 'true'),
 			coalesce(reason, ''), coalesce(error, ''), created_at, ended_at, coalesce(ended_seq, 0), retries
 		FROM agentd.runs WHERE id = $3 AND session_id = $2 AND tenant_id = $1`, tenantID, sessionID, runID,
 	).Query(func(rows pgx.Rows) (err error) {
@@ -55,8 +56,8 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 		})
 		return err
 	})
-	b.Queue(selectQueue, tenantID, sessionID).Query(func(rows pgx.Rows) (err error) {
-		queue, err = pgx.CollectRows(rows, scanQueue)
+	b.Queue(selectOrder, tenantID, sessionID).Query(func(rows pgx.Rows) (err error) {
+		order, err = pgx.CollectRows(rows, scanOrder)
 		return err
 	})
 	b.Queue(`COMMIT`)
@@ -71,15 +72,15 @@ func (s *Store) loadTables(ctx context.Context, tenantID, sessionID, runID strin
 		runs[0].Turns = turns
 	}
 	state := head[0].state()
-	_, enqueued := split(queue)
-	state.Runs, state.Enqueued = withNext(runs[0], enqueued), byArrival(enqueued)
+	messages, enqueued := split(order)
+	state.Runs, state.Enqueued, state.Messages = withNext(runs[0], enqueued), byArrival(enqueued), messages
 	return head[0].placed(state), cause
 }
 
 func scanStoredRun(row pgx.CollectableRow) (r loop.Run, err error) {
 	var ended *time.Time
 	err = row.Scan(&r.ID, &r.Status, &r.Agent, &r.MessageID, &r.AssistantMessageID, &r.Ticket, &r.WorkerID, &r.Epoch,
-		&r.Started, &r.Takeovers, &r.NotBefore, &r.CancelRequested, &r.CancelReason,
+		&r.Started, &r.Takeovers, &r.NotBefore, &r.CancelRequested, &r.CancelReason, &r.RolledBack,
 		&r.Reason, &r.Error, &r.CreatedAt, &ended, &r.EndedSeq, &r.Retries)
 	r.EndedAt = orZero(ended)
 	return r, err

@@ -193,6 +193,9 @@ func (p *projector) addToRun(e event.Event, payload event.Payload) {
 		r.status, r.agent = runStatus(loop.RunEnqueued), v.Agent
 		r.messageID, r.assistantMessageID = p.id(v.MessageID), p.id(v.AssistantMessageID)
 		r.idempotencyKey, r.requestSHA256 = text(v.IdempotencyKey), text(v.RequestSHA256)
+		if v.Policy.First() {
+			p.putFirst(r.messageID)
+		}
 	case event.RunQueued:
 		r := p.run(e)
 		r.status, r.ticket, r.notBefore = runStatus(loop.RunQueued), bigint(v.Ticket), noTime

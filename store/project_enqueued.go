@@ -9,6 +9,16 @@ type joinedRow struct {
 	seq   int64
 }
 
+// putFirst gives an enqueued message, which is of the same append as its run, its
+// position among the others: before them, and before those that were put there.
+func (p *projector) putFirst(message pgtype.UUID) {
+	for i := range p.messages {
+		if m := &p.messages[i]; m.id == message && m.enqueued {
+			m.position = bigint(-m.seq)
+		}
+	}
+}
+
 // The run may be of the same append.
 const joinMessages = `
 UPDATE agentd.messages AS m SET position = c.seq, enqueued = false

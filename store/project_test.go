@@ -321,7 +321,7 @@ func (w *walk) interruptions(r loop.Run) []candidate {
 		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1},
 		event.RunReleased{Cause: cause, WorkerID: r.WorkerID, Epoch: next, Ticket: r.Ticket + 1, NotBefore: &later},
 		event.RunQueued{Ticket: r.Ticket + 1, Cause: "job_lost"},
-		event.RunCancelRequested{Reason: reason},
+		event.RunCancelRequested{Reason: reason}, event.RunCancelRequested{Reason: reason, Rollback: true},
 		event.RunFailed{Reason: event.FailModel, Error: "refused"},
 		event.RunCancelled{Reason: reason},
 	})

@@ -52,8 +52,9 @@ type messageTimes struct {
 	seq, replaced int64
 	turn          int
 	at            time.Time
-	// enqueued says that its run has not begun.
-	enqueued bool
+	// enqueued says that its run has not begun, first that it begins before
+	// others that are older.
+	enqueued, first bool
 }
 
 func newHistory(sessionID string, report *Report, sets hookSets) *history {
@@ -147,6 +148,7 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.noteReplaced(e, p)
 	case event.RunCreated:
 		h.runs[e.RunID] = &runTimes{createdSeq: e.Seq}
+		h.noteFirst(p)
 	case event.RunQueued:
 		switch p.Cause {
 		case event.QueuedForRetry:
@@ -194,6 +196,12 @@ func (h *history) noteEnqueued(id string, enqueued bool) {
 	t := h.messages[id]
 	t.enqueued = enqueued
 	h.messages[id] = t
+}
+
+func (h *history) noteFirst(p event.RunCreated) {
+	t := h.messages[p.MessageID]
+	t.first = p.Policy.First()
+	h.messages[p.MessageID] = t
 }
 
 // noteReplaced keeps the messages that are about to leave the conversation, or
@@ -323,6 +331,9 @@ func (h *history) wantMessage(m hooks.Message) columns {
 	r.text("run_id", m.RunID)
 	if t.turn != 0 {
 		r.number("turn_no", int64(t.turn))
+	}
+	if t.enqueued && t.first && t.replaced == 0 {
+		m.Position = -m.Position
 	}
 	r.number("position", m.Position)
 	r.number("seq", t.seq)

@@ -21,7 +21,7 @@ type chatCmd struct {
 	Session string `placeholder:"ID" help:"Go on with this session: its id, or a name of yours, which makes one if there is none."`
 	Agent   string `placeholder:"NAME" help:"The agent to talk to; the first one if not given."`
 
-	DoubleTexting string `placeholder:"POLICY" help:"What becomes of a message if a run of the session, somebody else's, is active: reject waits here for its end and then sends the message, enqueue sends it at once. The agent's own policy if not given."`
+	DoubleTexting string `placeholder:"POLICY" help:"What becomes of a message if a run of the session, somebody else's, is active: reject waits here for its end and then sends the message, enqueue sends it at once, interrupt and rollback also cancel that run. The agent's own policy if not given."`
 }
 
 // Run talks until the input ends.

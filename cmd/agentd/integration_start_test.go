@@ -128,7 +128,7 @@ func TestPoliciesThatAreNotThereAreRefusedByName(t *testing.T) {
 	t.Parallel()
 	s := newStack(t, storetest.New(t))
 	id := s.Session(t)
-	for _, policy := range []string{"interrupt", "rollback", "REJECT", "whatever"} {
+	for _, policy := range []string{"REJECT", "Enqueue", "roll back", "whatever"} {
 		for _, busy := range []bool{false, true} {
 			_, err := s.runs.StartRun(t.Context(), connect.NewRequest(&agentdv1.StartRunRequest{SessionId: id, Text: "x", Policy: policy}))
 			detail := wantRefused(t, err, connect.CodeInvalidArgument, "invalid_argument")

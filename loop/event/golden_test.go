@@ -115,6 +115,7 @@ var samples = []event.Payload{
 		ApprovalID: "a-2", Kind: event.ApprovalOfOutcome, CallID: "c-1", Name: "pay", Arguments: `{"n": 9007199254740993}`, ArgumentsSHA256: "00ff", By: "on_unknown",
 		Reason: "attempt 1 was interrupted", Sanitized: true,
 	},
+	event.RunCancelRequested{Reason: "changed my mind", Sanitized: true, Rollback: true},
 }
 
 func TestGolden(t *testing.T) {

@@ -18,8 +18,8 @@ type MessageCreated struct {
 // on: what follows in the log stands in its place. The messages stay in the log
 // and are in no model's context any more. The run in the envelope is the one
 // that answers instead: a new one, or the one that is taken up again. It is the
-// run of the messages itself where nothing stands in their place: the run was
-// cancelled while it was enqueued.
+// run of the messages itself where that was cancelled while it was enqueued, or
+// was rolled back.
 type MessagesReplaced struct {
 	// FromMessageID is the first of MessageIDs.
 	FromMessageID string `json:"from_message_id"`

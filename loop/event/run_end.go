@@ -8,6 +8,8 @@ import (
 type RunCancelRequested struct {
 	Reason    string `json:"reason,omitempty"`
 	Sanitized bool   `json:"sanitized,omitempty"`
+	// Rollback says that the run's messages leave the conversation as it ends.
+	Rollback bool `json:"rollback,omitempty"`
 }
 
 // LedgerMark is where the session's ledger stood at the end of a run, the

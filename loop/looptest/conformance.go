@@ -45,6 +45,8 @@ func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
 		"EnqueuedRunsBeginInTurn":                    testEnqueue,
 		"AnEnqueuedRunMayNeverBegin":                 testWithdraw,
 		"RacingMessagesAreEnqueuedOnceEach":          testEnqueueRaces,
+		"AnInterruptEndsWhatNobodyHolds":             testInterrupt,
+		"ARolledBackRunLeavesTheConversation":        testRollback,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -152,4 +154,68 @@ func testEnqueueRaces(t *testing.T, log loop.Log) {
 		}
 	}
 	wantSaid(t, b, first, answered("one", "more", "more", "more", "more", "more", "more"))
+}
+
+func testInterrupt(t *testing.T, log loop.Log) {
+	b := on(log)
+	id := b.Session(t)
+	first := b.Start(t, id, "one")
+	fourth := b.Say(t, id, "four", event.PolicyEnqueue)
+	second := b.Say(t, id, "two", event.PolicyInterrupt)
+	stands(t, b, second, second, loop.RunCancelled, loop.RunQueued, loop.RunEnqueued)
+	wantSaid(t, b, fourth, []string{"user: one", "user: two"})
+	if r := b.Run(t, first); r.Reason != "interrupted by a new message" {
+		t.Errorf("the first run ended for %q", r.Reason)
+	}
+	// The worker that has the run ends it. Until then the last to interrupt is
+	// the next, and who only enqueues is behind all.
+	worker := claim(t, b, second, 1)
+	third := b.Say(t, id, "three", event.PolicyInterrupt)
+	fifth := b.Say(t, id, "five", event.PolicyEnqueue)
+	last := b.Say(t, id, "first of all", event.PolicyInterrupt)
+	stands(t, b, second, second, loop.RunCancelled, loop.RunRunning, loop.RunEnqueued, loop.RunEnqueued, loop.RunEnqueued, loop.RunEnqueued)
+	wantSaid(t, b, third, []string{"user: one", "user: two"})
+	if _, err := b.Commands.ReleaseDead(t.Context(), loop.Release{TenantID: Tenant, SessionID: id, RunID: second.RunID, WorkerID: worker, Actor: Tester}); err != nil {
+		t.Fatal(err)
+	}
+	for _, j := range []loop.Job{last, third, fourth, fifth} {
+		b.Advance(t, j)
+	}
+	stands(t, b, loop.Job{}, fifth,
+		loop.RunCancelled, loop.RunCancelled, loop.RunCompleted, loop.RunCompleted, loop.RunCompleted, loop.RunCompleted)
+	wantSaid(t, b, first, append([]string{"user: one", "user: two"}, answered("first of all", "three", "four", "five")...))
+}
+
+func testRollback(t *testing.T, log loop.Log) {
+	b := on(log)
+	id := b.Session(t)
+	b.Advance(t, b.Start(t, id, "one"))
+	second := b.Start(t, id, "two")
+	third := b.Say(t, id, "three", event.PolicyRollback)
+	wantSaid(t, b, third, append(answered("one"), "user: three"))
+	// What a worker has begun to say is rolled back, too, with its tools.
+	worker := claim(t, b, third, b.Run(t, second).Epoch+2)
+	h, err := log.Head(t.Context(), Tenant, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := NewID()
+	write(t, b, third, loop.Append{Expected: h.LastSeq, Epoch: h.Epoch}, 1,
+		event.TurnStarted{}, event.ModelRequested{Attempt: 1, Model: "m", MessageIDs: []string{}},
+		event.AssistantCompleted{Attempt: 1, MessageID: NewID(), Parts: []hooks.Part{
+			{Type: hooks.PartToolCall, ToolCall: &hooks.ToolCall{ID: call, Name: "look", Arguments: `{}`}},
+		}, Finish: stream.FinishToolCalls},
+		event.ToolProposed{CallID: call, Number: 1, Name: "look", Arguments: `{}`}, event.ToolStarted{CallID: call, Attempt: 1},
+	)
+	fourth := b.Say(t, id, "four", event.PolicyRollback)
+	wantSaid(t, b, third, append(answered("one"), "user: three", "assistant:  look"))
+	if _, err := b.Commands.ReleaseDead(t.Context(), loop.Release{TenantID: Tenant, SessionID: id, RunID: third.RunID, WorkerID: worker, Actor: Tester}); err != nil {
+		t.Fatal(err)
+	}
+	stands(t, b, fourth, fourth, loop.RunCompleted, loop.RunCancelled, loop.RunCancelled, loop.RunQueued)
+	for _, j := range []loop.Job{second, third, fourth} {
+		wantSaid(t, b, j, append(answered("one"), "user: four"))
+	}
+	b.Advance(t, fourth)
+	wantSaid(t, b, fourth, answered("one", "four"))
 }

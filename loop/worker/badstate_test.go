@@ -3,9 +3,12 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -160,6 +163,14 @@ func TestARunWhoseStoredStateIsBrokenEndsAndOthersGoOn(t *testing.T) {
 					t.Errorf("the answer gives %v, want that the state is broken", err)
 				}
 			}, "bad_state"},
+			{"WhenItIsRolledBack", func(t *testing.T, p *process, j loop.Job, _ string) {
+				p.Say(t, j.SessionID, "never mind", event.PolicyRollback)
+				rows, _ := p.pool.Query(t.Context(), `SELECT parts #>> '{0,text}' FROM agentd.messages WHERE role = 'user' AND replaced_seq IS NULL`) // rows has the error
+				said, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil || !slices.Equal(said, []string{"never mind"}) {
+					t.Errorf("the user said %q, %v; want nothing of what was rolled back", said, err)
+				}
+			}, "rolled back by a new message"},
 			{"WhenItIsFailedByForce", func(t *testing.T, p *process, j loop.Job, _ string) {
 				err := p.Commands.FailRun(t.Context(), loop.FailRun{
 					TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: j.RunID, Reason: "broken", Actor: looptest.Tester,
@@ -183,8 +194,8 @@ func TestARunWhoseStoredStateIsBrokenEndsAndOthersGoOn(t *testing.T) {
 				test.ends(t, p, j, scalar[string](t, db, `SELECT id::text FROM agentd.approvals`))
 				if test.want == "bad_state" {
 					checkBadState(t, db, j, seq)
-				} else if status, reason, _ := stored(t, db, j); status != "failed" || reason != test.want {
-					t.Errorf("run is %s, %s; want failed, %s", status, reason, test.want)
+				} else if status, reason, _ := stored(t, db, j); !loop.RunStatus(status).Terminal() || reason != test.want {
+					t.Errorf("run is %s, %s; want it ended, %s", status, reason, test.want)
 				}
 				if got := scalar[string](t, db, `SELECT result_reason FROM agentd.tool_calls`); got != string(hooks.ReasonCancelled) {
 					t.Errorf("the tool's result says %q, want that it was not run", got)

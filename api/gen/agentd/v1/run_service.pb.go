@@ -325,7 +325,10 @@ type StartRunRequest struct {
 	// What becomes of the message if a run of the session is active when it
 	// comes. "reject": it is refused with aborted. "enqueue": it is accepted, and
 	// its run begins when those before it have ended; until then the message is
-	// in no model's context. At most 64 runs of a session wait, one more is
+	// in no model's context. "interrupt": the active run is cancelled, which keeps
+	// what it has said, and the new run begins before all that are enqueued.
+	// "rollback": the same, and the messages of the cancelled run leave the
+	// conversation as it ends. At most 64 runs of a session wait, one more is
 	// refused with resource_exhausted. Empty means the agent's own policy, which
 	// is "reject" unless the server is told otherwise. Any other word is refused
 	// with invalid_argument, and so is one that does not reject together with
