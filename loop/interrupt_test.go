@@ -247,7 +247,7 @@ func TestADeathAfterAnInterruptLosesNothing(t *testing.T) {
 						ctx, die := context.WithCancel(t.Context())
 						left, asked := n, false
 						kill := func(a loop.Append) error {
-							if !asked || a.Epoch == 0 {
+							if asked = asked || has(a, event.TypeRunCancelRequested); !asked || a.Epoch == 0 {
 								return nil
 							}
 							if left--; left == 0 {
@@ -268,7 +268,6 @@ func TestADeathAfterAnInterruptLosesNothing(t *testing.T) {
 						}()
 						pause(t.Context(), 3*time.Millisecond) // in the middle of the answer
 						second := k.Say(t, id, "two", policy)
-						asked = true
 						<-done
 						die()
 						survived = left > 0
