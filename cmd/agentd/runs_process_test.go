@@ -34,7 +34,7 @@ func TestRuns(t *testing.T) {
 		{args: nil, rows: 5, want: []string{"RUN ", "STATUS", "queued  -", "failed  model_error  demo"}},
 		{args: []string{"--limit", "2"}, rows: 3},
 		{args: []string{"--session", "mine"}, rows: 4, want: []string{last + "  failed  "}},
-		{args: []string{last}, rows: 16, want: []string{"status:", "failed", "error:", "not today"}},
+		{args: []string{last}, rows: 17, want: []string{"status:", "failed", "error:", "not today"}},
 		{args: []string{"--session", "nobody's"}, code: 1, want: []string{`there is no session "nobody's"`}},
 		{args: []string{newID()}, code: 1, want: []string{"there is no such session, run or approval"}},
 		{args: []string{"--limit", "0"}, code: 2, want: []string{"--limit 0"}},
