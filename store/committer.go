@@ -159,9 +159,9 @@ func (c *committer) next(now time.Time) (group []*request, wait time.Duration, o
 	}
 	maps.DeleteFunc(c.refused, func(_ pgtype.UUID, until time.Time) bool { return !c.accepting || !now.Before(until) })
 	// Where commits are quick, waiting for company saves little: then deltas
-	// wait no longer than the last commit took.
-	due := c.lastCommit.Add(min(c.window, c.took))
-	if c.accepting && now.Before(due) && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
+	// wait no longer than half of what the last commit took.
+	due := c.lastCommit.Add(min(c.window, c.took/2))
+	if c.accepting && now.Before(due) && len(c.pending) < maxGroup && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
 		return nil, due.Sub(now), false
 	}
 	if group = c.take(); len(group) == 0 {

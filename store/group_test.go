@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,8 +106,9 @@ func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
 		"SomethingElseAloneDoesNotWait":  {"C", 0, time.Second, 0},
 		"AtTheEndOfTheWindowTheyGo":      {"ab", maxCommitWindow, time.Second, 0},
 		"AfterACommitTheWholeWindowLies": {"ab", 0, time.Second, maxCommitWindow},
-		"AQuickCommitIsNotWaitedForLong": {"ab", time.Millisecond, 3 * time.Millisecond, 2 * time.Millisecond},
-		"AsLongAsItTook":                 {"ab", 3 * time.Millisecond, 3 * time.Millisecond, 0},
+		"AQuickCommitIsNotWaitedForLong": {"ab", time.Millisecond, 6 * time.Millisecond, 2 * time.Millisecond},
+		"HalfOfWhatItTook":               {"ab", 3 * time.Millisecond, 6 * time.Millisecond, 0},
+		"AFullGroupDoesNotWait":          {strings.Repeat("a", maxGroup), 0, time.Second, 0},
 	} {
 		c := waiting(test.queue)
 		c.lastCommit, c.took = now.Add(-test.since), test.took

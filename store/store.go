@@ -30,9 +30,9 @@ type Options struct {
 	// Logger gets what no caller is told. Nil discards.
 	Logger *slog.Logger
 	// CommitWindow is how long after the last commit an append of nothing but
-	// deltas waits for company, unless that commit took less: then it waits for
-	// as long as that. It trades latency for fewer commits. 0 means the default
-	// of 5 ms, which is also the most; negative means none.
+	// deltas waits for company, or half of what that commit took if that is
+	// less. It trades latency for fewer commits. 0 means the default of 5 ms,
+	// which is also the most; negative means none.
 	CommitWindow time.Duration
 	// PollEvery is how often the store looks for appends of other processes
 	// whose notifications it did not hear; 0 means once a second.
