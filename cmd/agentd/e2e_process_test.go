@@ -11,8 +11,8 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -38,17 +38,24 @@ func init() {
 	}
 }
 
-// writeProtos writes the descriptors of the API.
+// writeProtos writes the descriptors of the API, imports first.
 func writeProtos(t *testing.T) (path string) {
 	t.Helper()
-	set := &descriptorpb.FileDescriptorSet{File: []*descriptorpb.FileDescriptorProto{
-		protodesc.ToFileDescriptorProto(timestamppb.File_google_protobuf_timestamp_proto),
-		protodesc.ToFileDescriptorProto(agentdv1.File_agentd_v1_event_proto),
-		protodesc.ToFileDescriptorProto(agentdv1.File_agentd_v1_message_proto),
-		protodesc.ToFileDescriptorProto(agentdv1.File_agentd_v1_error_proto),
-	}}
-	for _, f := range services {
+	set, added := &descriptorpb.FileDescriptorSet{}, map[string]bool{}
+	var add func(f protoreflect.FileDescriptor)
+	add = func(f protoreflect.FileDescriptor) {
+		if added[f.Path()] {
+			return
+		}
+		added[f.Path()] = true
+		for i := range f.Imports().Len() {
+			add(f.Imports().Get(i).FileDescriptor)
+		}
 		set.File = append(set.File, protodesc.ToFileDescriptorProto(f))
+	}
+	add(agentdv1.File_agentd_v1_error_proto) // in the details of errors, which no service imports
+	for _, f := range services {
+		add(f)
 	}
 	content, err := proto.Marshal(set)
 	if err != nil {
