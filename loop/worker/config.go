@@ -100,6 +100,9 @@ type Config struct {
 	// steps that others have already taken over: what it does is not stored,
 	// but a tool that it has entered runs to its end.
 	Outage time.Duration
+	// Poll is the time between two looks for jobs of which no notification told,
+	// 0 for 250 ms.
+	Poll time.Duration
 	// Sweep is the time between two looks for dead workers, 0 for 500 ms. The
 	// actual time varies by a quarter.
 	Sweep time.Duration
@@ -124,6 +127,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{&c.Heartbeat, time.Second},
 		{&c.Lease, 3 * time.Second},
+		{&c.Poll, 250 * time.Millisecond},
 		{&c.Sweep, 500 * time.Millisecond},
 		{&c.Grace, 20 * time.Second},
 	} {

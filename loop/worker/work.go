@@ -24,7 +24,6 @@ const (
 	keepDiscarded = 10 * time.Minute
 
 	fetchCooldown = 5 * time.Millisecond
-	fetchPoll     = 250 * time.Millisecond
 )
 
 // newRiver returns the client that fetches jobs for inc.
@@ -37,12 +36,12 @@ func newRiver(cfg Config, inc *incarnation) (*river.Client[pgx.Tx], error) {
 		Logger:  slog.New(newRiverLog(cfg.Logger.Handler())),
 		Workers: workers,
 		Queues: map[string]river.QueueConfig{queueName: {
-			MaxWorkers: cfg.MaxWorkers, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll,
+			MaxWorkers: cfg.MaxWorkers, FetchCooldown: fetchCooldown, FetchPollInterval: cfg.Poll,
 		}},
 		// Here as well: the limiter of wake-ups reads the client's, and with
 		// the default a job would wait for the next insert.
 		FetchCooldown:               fetchCooldown,
-		FetchPollInterval:           fetchPoll,
+		FetchPollInterval:           cfg.Poll,
 		MaxAttempts:                 1,
 		JobTimeout:                  runTimeout,
 		CompletedJobRetentionPeriod: keepEnded,
