@@ -21,8 +21,8 @@ const (
 
 // runCmd measures.
 type runCmd struct {
-	Time   time.Duration `default:"3s" env:"BENCH_TIME" help:"Length of one measurement."`
-	Rounds int           `default:"3" env:"BENCH_ROUNDS" help:"How often each is made; the medians count."`
+	Time   time.Duration `default:"2s" env:"BENCH_TIME" help:"Length of one measurement."`
+	Rounds int           `default:"5" env:"BENCH_ROUNDS" help:"How often each is made; the medians count."`
 	Only   string        `env:"BENCH_ONLY" placeholder:"PART,…" help:"Measure these parts: names or regular expressions."`
 	JSON   string        `default:"bench.json" env:"BENCH_JSON" placeholder:"FILE" help:"Write all figures here; empty writes none."`
 	Limit  time.Duration `default:"30m" env:"BENCH_LIMIT" help:"Give up after this."`

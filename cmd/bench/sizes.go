@@ -28,7 +28,7 @@ func fullSizes(measured time.Duration, rounds int) sizes {
 		rounds: rounds, time: measured, warm: measured / 3,
 		inserters: []int{1, 8, 32}, runs: []int{1, 16, 64, 256}, gatesAt: 64, hooks: []int{0, 1, 5},
 		streams: []int{16, 256, 1000}, audience: 1000, idlers: 10_000,
-		replay: 100_000, replays: 3, lanes: 9, kills: 2, lease: 3 * time.Second,
+		replay: 100_000, replays: 3, lanes: 5, kills: 2, lease: 3 * time.Second,
 	}
 }
 
