@@ -21,9 +21,9 @@ const maxContentType = 100
 // errNoEvent is a frame that is no event.
 var errNoEvent = errors.New("the provider sent a frame that is not an event")
 
-// read plays the events of a stream to the consumer.
-func (c *call) read(ctx context.Context, body *wire.WatchedReader) error {
-	frames := wire.NewFrameReader(io.TeeReader(body, &c.head))
+// Read plays the events of a stream to the consumer.
+func (c *call) Read(ctx context.Context, body *wire.WatchedReader) error {
+	frames := wire.NewFrameReader(io.TeeReader(body, &c.Head))
 	for {
 		e, err := c.nextEvent(frames)
 		switch {
@@ -42,7 +42,7 @@ func (c *call) read(ctx context.Context, body *wire.WatchedReader) error {
 
 // nextEvent returns the next event that is no keep-alive.
 func (c *call) nextEvent(frames *wire.FrameReader) (wireEvent, error) {
-	silence := wire.NewSilence(c.cancel)
+	silence := wire.NewSilence(c.Cancel)
 	silence.Limit(c.model.endpoint.Data, wire.ErrNoData)
 	defer silence.End()
 	for {
@@ -50,7 +50,7 @@ func (c *call) nextEvent(frames *wire.FrameReader) (wireEvent, error) {
 		if err != nil {
 			return wireEvent{}, err
 		}
-		c.framed = true
+		c.Framed = true
 		data := bytes.TrimSpace(f.Data)
 		if len(data) == 0 || string(data) == "[DONE]" {
 			continue // some gateways end every stream with that
@@ -95,17 +95,17 @@ func (c *call) take(e wireEvent) (over bool, err error) {
 	}
 	switch err := c.answer.problem(); {
 	case errors.Is(err, errAnswerTooLong):
-		return false, &loop.ModelError{Status: c.status, Code: "answer_too_long", Message: err.Error(), Err: err}
+		return false, &loop.ModelError{Status: c.Status, Code: "answer_too_long", Message: err.Error(), Err: err}
 	case err != nil:
-		return false, &loop.ModelError{Status: c.status, Code: "too_many_calls", Message: err.Error(), Err: err}
+		return false, &loop.ModelError{Status: c.Status, Code: "too_many_calls", Message: err.Error(), Err: err}
 	}
 	return !c.say(chunks), nil
 }
 
 // ended judges a stream that ended without message_stop.
 func (c *call) ended(ctx context.Context, err error) error {
-	if !c.framed && ctx.Err() == nil {
-		if body := c.head.Foreign(); body != nil {
+	if !c.Framed && ctx.Err() == nil {
+		if body := c.Head.Foreign(); body != nil {
 			return c.notStream(body)
 		}
 	}
@@ -114,11 +114,11 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	case errors.Is(err, wire.ErrLineTooLong):
-		return &loop.ModelError{Status: c.status, Code: "line_too_long", Message: err.Error(), Err: err}
+		return &loop.ModelError{Status: c.Status, Code: "line_too_long", Message: err.Error(), Err: err}
 	case ctx.Err() != nil, errors.As(err, &p):
-		return c.model.endpoint.Failure(ctx, c.status, err)
+		return c.model.endpoint.Failure(ctx, c.Status, err)
 	}
-	c.lost = err
+	c.Lost = err
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (c *call) notStream(body []byte) *loop.ModelError {
 	if e, ok := errorBody(body); ok {
 		return c.model.modelError(e, http.StatusOK)
 	}
-	contentType := cmp.Or(event.Shorten(c.model.endpoint.Redact.Clean(c.contentType), maxContentType), "none")
+	contentType := cmp.Or(event.Shorten(c.model.endpoint.Redact.Clean(c.ContentType), maxContentType), "none")
 	return &loop.ModelError{
 		Status: http.StatusOK, Code: "not_a_stream",
 		Message: "the provider's answer is not an event stream (content type: " + contentType + "): check that ANTHROPIC_BASE_URL is right " +
@@ -139,7 +139,7 @@ func (c *call) notStream(body []byte) *loop.ModelError {
 // finish yields the chunk that makes the answer whole, unless it is none.
 func (c *call) finish() error {
 	if c.answer.stopReason == "" && !c.answer.said {
-		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
+		return &loop.ModelError{Status: c.Status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
 	}
 	c.say(c.answer.finish())
 	return nil
@@ -149,8 +149,8 @@ func (c *call) finish() error {
 // does.
 func (c *call) say(chunks []stream.Chunk) bool {
 	for _, out := range chunks {
-		if !c.yield(out, nil) {
-			c.stopped = true
+		if !c.Yield(out, nil) {
+			c.Stopped = true
 			return false
 		}
 	}

@@ -168,7 +168,8 @@ func TestAnAnswerHasALimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			yielded := 0
-			c := &call{model: m, status: 200, acc: accumulator{size: size}, yield: func(stream.Chunk, error) bool { yielded++; return true }}
+			c := &call{model: m, acc: accumulator{size: size}}
+			c.Status, c.Yield = 200, func(stream.Chunk, error) bool { yielded++; return true }
 			_, err = c.take(wire.Frame{Data: []byte(data)})
 			if size < maxAnswer {
 				if err != nil {

@@ -1,95 +1,18 @@
 package openai
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"net/http"
-	"time"
-
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
-	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/model/wire"
 )
 
-// errorWait is how long the body of a refusal is waited for.
-const errorWait = 10 * time.Second
-
 // call is one model call for one consumer.
 type call struct {
-	model    *Model
-	received func(context.Context, loop.ProviderResponse) error
-	yield    func(stream.Chunk, error) bool
-	cancel   context.CancelCauseFunc
-
-	status  int
-	stopped bool  // the consumer wants no more
-	lost    error // what broke the connection in the middle
-	acc     accumulator
-
-	contentType string
-	head        wire.Head
-	framed      bool // a frame has come, so the answer is a stream
+	wire.Call
+	model *Model
+	acc   accumulator
 }
 
-// run returns the error to yield last, nil if there is none.
-func (c *call) run(ctx context.Context, req loop.ModelRequest, p loop.ProviderRequest) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c.acc.names, _ = c.model.names.ToolNames(req) // Request has told the error
-	caller := ctx
-	ctx, c.cancel = context.WithCancelCause(ctx)
-	defer c.cancel(nil)
-	silence := wire.NewSilence(c.cancel)
-	defer silence.End()
+var _ wire.Answer = (*call)(nil)
 
-	start := time.Now()
-	silence.Limit(c.model.endpoint.FirstByte, wire.ErrFirstByte)
-	resp, err := c.model.endpoint.Send(ctx, p)
-	silence.End()
-	if err != nil {
-		return c.model.endpoint.Failure(ctx, c.status, err)
-	}
-	defer resp.Body.Close()
-	left := c.model.endpoint.FirstByte - time.Since(start)
-	c.status, c.contentType = resp.StatusCode, resp.Header.Get("Content-Type")
-	if c.received != nil {
-		if err := c.received(caller, c.model.endpoint.Response(resp)); err != nil {
-			return err
-		}
-	}
-	if c.model.endpoint.FirstByte > 0 {
-		silence.Limit(max(left, time.Millisecond), wire.ErrFirstByte)
-	}
-	reader := &wire.WatchedReader{R: resp.Body, Silence: silence, Idle: c.model.endpoint.Idle}
-	if resp.StatusCode == http.StatusOK {
-		return c.read(ctx, reader)
-	}
-	body := wire.NewSilence(c.cancel)
-	body.Limit(errorWait, wire.ErrIdle)
-	defer body.End()
-	me := c.refused(resp, reader)
-	if err := caller.Err(); err != nil {
-		return err
-	}
-	return me
-}
-
-// outcome names how the call ended, for the log.
-func (c *call) outcome(err error) string {
-	var me *loop.ModelError
-	switch {
-	case c.stopped:
-		return "consumer stopped"
-	case errors.As(err, &me):
-		return fmt.Sprintf("error %q", me.Code)
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return err.Error()
-	case err != nil:
-		return "refused by its caller"
-	case c.lost != nil:
-		return "connection lost"
-	}
-	return "ended"
-}
+// Usage implements [wire.Answer].
+func (c *call) Usage() stream.Usage { return c.acc.usage }

@@ -176,7 +176,7 @@ func errorBody(body []byte) (e wireError, ok bool) {
 
 // refused judges an answer that is no stream. What of its body does not come
 // in time is done without: the status has said enough.
-func (c *call) refused(resp *http.Response, body io.Reader) error {
+func (c *call) Refused(resp *http.Response, body io.Reader) error {
 	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what broke it off changes nothing
 	e, _ := errorBody(data)
 	me := c.model.modelError(e, resp.StatusCode)

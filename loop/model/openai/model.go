@@ -133,20 +133,8 @@ func (m *Model) Send(
 	ctx context.Context, req loop.ModelRequest, p loop.ProviderRequest, received func(context.Context, loop.ProviderResponse) error,
 ) iter.Seq2[stream.Chunk, error] {
 	return func(yield func(stream.Chunk, error) bool) {
-		c := &call{model: m, received: received, yield: yield}
-		start := time.Now()
-		err := c.run(ctx, req, p)
-		m.endpoint.Log.LogAttrs(ctx, slog.LevelDebug, "model call ended",
-			slog.String("session", req.SessionID), slog.String("run", req.RunID),
-			slog.Int("turn", req.Turn), slog.Int("attempt", req.Attempt),
-			slog.String("model", req.Model), slog.Int("status", c.status),
-			slog.String("outcome", c.outcome(err)), slog.Duration("took", time.Since(start)))
-		if err != nil && !c.stopped {
-			var me *loop.ModelError
-			if errors.As(err, &me) {
-				me.Usage = c.acc.usage
-			}
-			yield(stream.Chunk{}, err)
-		}
+		c := &call{Call: wire.Call{Endpoint: m.endpoint, Received: received, Yield: yield}, model: m}
+		c.acc.names, _ = m.names.ToolNames(req) // Request has told the error
+		c.Do(ctx, req, p, c)
 	}
 }

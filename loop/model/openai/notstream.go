@@ -19,7 +19,7 @@ func (c *call) notStream(body []byte) *loop.ModelError {
 	if e, ok := errorBody(body); ok {
 		return c.model.modelError(e, http.StatusOK)
 	}
-	contentType := cmp.Or(event.Shorten(c.model.endpoint.Redact.Clean(c.contentType), maxContentType), "none")
+	contentType := cmp.Or(event.Shorten(c.model.endpoint.Redact.Clean(c.ContentType), maxContentType), "none")
 	return &loop.ModelError{
 		Status: http.StatusOK, Code: "not_a_stream",
 		Message: "the provider's answer is not an event stream (content type: " + contentType + "): check that OPENAI_BASE_URL is right " +

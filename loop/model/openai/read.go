@@ -22,9 +22,9 @@ const (
 	tailLimit = time.Minute
 )
 
-// read plays the frames of a stream to the consumer.
-func (c *call) read(ctx context.Context, body *wire.WatchedReader) error {
-	frames := wire.NewFrameReader(io.TeeReader(body, &c.head))
+// Read plays the frames of a stream to the consumer.
+func (c *call) Read(ctx context.Context, body *wire.WatchedReader) error {
+	frames := wire.NewFrameReader(io.TeeReader(body, &c.Head))
 	var whole time.Time // when the answer was
 	for {
 		wait, cause := c.model.endpoint.Data, wire.ErrNoData
@@ -59,7 +59,7 @@ func graceful(idle time.Duration) time.Duration {
 
 // nextData returns the next frame that is no keep-alive.
 func (c *call) nextData(frames *wire.FrameReader, wait time.Duration, cause error) (wire.Frame, error) {
-	silence := wire.NewSilence(c.cancel)
+	silence := wire.NewSilence(c.Cancel)
 	silence.Limit(wait, cause)
 	defer silence.End()
 	for {
@@ -67,7 +67,7 @@ func (c *call) nextData(frames *wire.FrameReader, wait time.Duration, cause erro
 		if err != nil {
 			return wire.Frame{}, err
 		}
-		c.framed = true
+		c.Framed = true
 		if f.Data = bytes.TrimSpace(f.Data); len(f.Data) > 0 {
 			return f, nil
 		}
@@ -90,9 +90,9 @@ func (c *call) take(f wire.Frame) (over bool, err error) {
 	chunks := c.acc.add(ch)
 	switch err := c.acc.problem(); {
 	case errors.Is(err, errAnswerTooLong):
-		return false, &loop.ModelError{Status: c.status, Code: "answer_too_long", Message: err.Error(), Err: err}
+		return false, &loop.ModelError{Status: c.Status, Code: "answer_too_long", Message: err.Error(), Err: err}
 	case err != nil:
-		return false, &loop.ModelError{Status: c.status, Code: "too_many_calls", Message: err.Error(), Err: err}
+		return false, &loop.ModelError{Status: c.Status, Code: "too_many_calls", Message: err.Error(), Err: err}
 	}
 	return !c.say(chunks), nil
 }
@@ -102,8 +102,8 @@ func (c *call) ended(ctx context.Context, err error) error {
 	if c.acc.finishReason != "" {
 		return c.finish()
 	}
-	if !c.framed && ctx.Err() == nil {
-		if body := c.head.Foreign(); body != nil {
+	if !c.Framed && ctx.Err() == nil {
+		if body := c.Head.Foreign(); body != nil {
 			return c.notStream(body)
 		}
 	}
@@ -112,11 +112,11 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case errors.Is(err, io.EOF):
 		return nil
 	case errors.Is(err, wire.ErrLineTooLong):
-		return &loop.ModelError{Status: c.status, Code: "line_too_long", Message: err.Error(), Err: err}
+		return &loop.ModelError{Status: c.Status, Code: "line_too_long", Message: err.Error(), Err: err}
 	case ctx.Err() != nil, errors.As(err, &p):
-		return c.model.endpoint.Failure(ctx, c.status, err)
+		return c.model.endpoint.Failure(ctx, c.Status, err)
 	}
-	c.lost = err
+	c.Lost = err
 	return nil
 }
 
@@ -128,9 +128,9 @@ func (c *call) finish() error {
 		return c.malformed(err.Error(), nil)
 	case brokeOff(finish.Raw):
 		word := c.model.endpoint.Redact.Clean(finish.Raw)
-		return &loop.ModelError{Status: c.status, Code: word, Message: "the provider broke its answer off (finish reason: " + word + ")", Retryable: true}
+		return &loop.ModelError{Status: c.Status, Code: word, Message: "the provider broke its answer off (finish reason: " + word + ")", Retryable: true}
 	case finish.Raw == "" && c.acc.empty():
-		return &loop.ModelError{Status: c.status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
+		return &loop.ModelError{Status: c.Status, Code: "empty_answer", Message: "the provider ended its answer before it had begun", Retryable: true}
 	}
 	c.say(append(left, stream.Chunk{Kind: stream.KindFinish, Finish: finish}))
 	return nil
@@ -140,8 +140,8 @@ func (c *call) finish() error {
 // still does.
 func (c *call) say(chunks []stream.Chunk) bool {
 	for _, out := range chunks {
-		if !c.yield(out, nil) {
-			c.stopped = true
+		if !c.Yield(out, nil) {
+			c.Stopped = true
 			return false
 		}
 	}
