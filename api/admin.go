@@ -152,8 +152,9 @@ const pausesAge = 500 * time.Millisecond
 // pauseWatch knows whether a run that was started is paused. The zero value is
 // ready; it is safe for concurrent use.
 type pauseWatch struct {
-	mu    sync.Mutex
-	lists map[string]pausesAt // by tenant
+	mu      sync.Mutex
+	lists   map[string]pausesAt // by tenant
+	changes int                 // how often lists was forgotten
 }
 
 // forget is for who has just changed them.
@@ -161,6 +162,7 @@ func (w *pauseWatch) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lists = nil
+	w.changes++
 }
 
 type pausesAt struct {
@@ -193,6 +195,7 @@ func (s *server) pausesNow(ctx context.Context, tenantID string) (loop.Pauses, e
 	w := &s.pauseWatch
 	w.mu.Lock()
 	known, ok := w.lists[tenantID]
+	changes := w.changes
 	w.mu.Unlock()
 	if ok && time.Since(known.read) < pausesAge {
 		return known.pauses, nil
@@ -204,6 +207,9 @@ func (s *server) pausesNow(ctx context.Context, tenantID string) (loop.Pauses, e
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.changes != changes {
+		return pauses, nil // they may be those from before the change
+	}
 	if w.lists == nil {
 		w.lists = map[string]pausesAt{}
 	}

@@ -183,6 +183,43 @@ func TestAStartedRunSaysThatItIsPaused(t *testing.T) {
 	}
 }
 
+// slowToList holds its first answer back until it is let go.
+type slowToList struct {
+	api.Pauses
+	once        sync.Once
+	asked, went chan struct{}
+}
+
+func (p *slowToList) ListPauses(ctx context.Context, tenantID string) (loop.Pauses, error) {
+	list, err := p.Pauses.ListPauses(ctx, tenantID)
+	p.once.Do(func() {
+		close(p.asked)
+		<-p.went
+	})
+	return list, err
+}
+
+func TestAnAnswerFromBeforeAPauseIsNotKept(t *testing.T) {
+	t.Parallel()
+	slow := &slowToList{asked: make(chan struct{}), went: make(chan struct{})}
+	b := setup(t, func(c *api.Config, _ *http.Server) { slow.Pauses, c.Pauses = c.Pauses, slow })
+	session, started := b.newSession(t), make(chan error, 1)
+	go func() {
+		_, err := b.startRun(t, &agentdv1.StartRunRequest{SessionId: session, Text: "hi"})
+		started <- err
+	}()
+	<-slow.asked
+	_, err := b.admin().Pause(t.Context(), connect.NewRequest(&agentdv1.PauseRequest{Scope: scopeAll}))
+	close(slow.went)
+	if err := errors.Join(err, <-started); err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.startRun(t, &agentdv1.StartRunRequest{SessionId: b.newSession(t), Text: "hi"})
+	if err != nil || res.GetPause() == nil {
+		t.Errorf("behind the pause: %v, %v; want it named", res, err)
+	}
+}
+
 func TestARunIsStartedWhetherOrNotItsPauseCanBeRead(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
