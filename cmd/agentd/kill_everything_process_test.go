@@ -35,6 +35,8 @@ func TestKillOfEverything(t *testing.T) {
 	for _, run := range groups[asked] {
 		f.pending(t, run)
 	}
+	// River closes the job of a run that has parked a moment later.
+	awaitRow(t, f.db, `SELECT 'x' FROM (SELECT count(*) FROM agentd.river_job WHERE state IN ('available', 'running')) AS j (n) WHERE n = 0`)
 	charge, put, unwanted := toolCharge+" "+holdAfter, toolPut+" "+holdBefore, toolCharge+" "+filepath.Join(f.dir, "nothing")
 	begin("stream")
 	for _, run := range groups["stream"] {
