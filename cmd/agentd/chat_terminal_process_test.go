@@ -196,6 +196,7 @@ func TestChatInATerminal(t *testing.T) {
 		p := sitDown(t, s.url, 60, 20)
 		p.types(t, "go\r")
 		p.awaitText(t, "not today")
+		p.awaitPrompt(t) // what is typed before it may be lost
 		p.types(t, "\x04")
 		if code := p.wait(t); code != 0 {
 			t.Errorf("exit code %d", code)
