@@ -44,6 +44,7 @@ type Config struct {
 	Settings map[string]string
 	// Throwaway is for tests: no fsync anywhere, and Stop deletes the data. A
 	// power cut leaves a broken data directory. With an empty DataDir it lives
+	// in memory where the system offers that and has some GiB to spare, else
 	// under the system's temporary directory; a DataDir that already has a
 	// cluster is refused, because Stop would delete it.
 	Throwaway bool
@@ -78,6 +79,8 @@ func (c Config) settings() (map[string]string, error) {
 		all["fsync"] = "off"
 		all["full_page_writes"] = "off"
 		all["shared_buffers"] = "64MB"
+		// In the data directory: what a killed server has there goes with it.
+		all["dynamic_shared_memory_type"] = "mmap"
 	}
 	for name, value := range c.Settings {
 		name = strings.ToLower(name)

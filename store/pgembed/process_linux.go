@@ -54,3 +54,14 @@ func inspect(pid int, dataDir string) sighting {
 	}
 	return sighting{state: statePostmaster, parent: parent}
 }
+
+// memoryDir is a directory in memory for everybody, with at least so many bytes
+// free, or "".
+func memoryDir(room uint64) string {
+	const dir, tmpfs = "/dev/shm", 0x01021994
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(dir, &fs); err != nil || fs.Type != tmpfs || fs.Bavail*uint64(fs.Bsize) < room {
+		return ""
+	}
+	return dir
+}

@@ -41,3 +41,6 @@ func inspect(pid int, dataDir string) sighting {
 	}
 	return sighting{state: statePostmaster, parent: parent}
 }
+
+// memoryDir knows of none here.
+func memoryDir(uint64) string { return "" }

@@ -12,7 +12,7 @@ import (
 
 // scratchLayout makes the directory of a throwaway server.
 func scratchLayout(acct account) (layout, error) {
-	scratch, err := os.MkdirTemp(tempDir(acct), scratchPrefix)
+	scratch, err := os.MkdirTemp(scratchDir(acct), scratchPrefix)
 	if err != nil {
 		return layout{}, fmt.Errorf("make a throwaway directory: %w", err)
 	}
@@ -25,6 +25,19 @@ func scratchLayout(acct account) (layout, error) {
 	return layout{data: filepath.Join(realPath(scratch), "pg"), scratch: scratch}, nil
 }
 
+// scratchRoom is how much memory must be free for throwaway servers to live
+// there: tests start a few side by side, each with some databases and its WAL.
+const scratchRoom = 4 << 30
+
+// scratchDir is a file system in memory that has room, or else [tempDir]. A test
+// makes and drops a database, and on a disk most of its time would go to that.
+func scratchDir(acct account) string {
+	if dir := memoryDir(scratchRoom); dir != "" && acct.blockedAt(filepath.Join(dir, "x")) == "" {
+		return dir
+	}
+	return tempDir(acct)
+}
+
 // youngScratch is how old a lock file is before a sweep looks at it.
 const youngScratch = 30 * time.Second
 
@@ -34,7 +47,12 @@ const youngScratch = 30 * time.Second
 // be between its making and its locking. What cannot be deleted is left for
 // the next sweep, since it is in nobody's way.
 func sweepScratch(ctx context.Context, acct account, logger *slog.Logger) {
+	// In both places: the room in memory differs from time to time.
 	locks, _ := filepath.Glob(filepath.Join(tempDir(acct), scratchPrefix+"*", "pg.lock"))
+	if dir := memoryDir(0); dir != "" {
+		more, _ := filepath.Glob(filepath.Join(dir, scratchPrefix+"*", "pg.lock"))
+		locks = append(locks, more...)
+	}
 	for _, path := range locks {
 		scratch := filepath.Dir(path)
 		info, err := os.Lstat(scratch)
