@@ -1,6 +1,8 @@
 package loop
 
 import (
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -111,9 +113,53 @@ func (d *draft) handOver() {
 		d.scope.RunID = ended.ID
 		d.add(gone)
 	}
-	if i := d.state.nextIndex(); i >= 0 {
+	d.beginNext()
+}
+
+// beginNext queues the enqueued run whose turn it is, and reports whether there
+// is one.
+func (d *draft) beginNext() bool {
+	i := d.state.nextIndex()
+	if i >= 0 {
 		d.scope.RunID = d.state.Runs[i].ID
 		d.add(event.RunQueued{Ticket: 1, Cause: event.QueuedNext})
 		d.job(1)
+	}
+	return i >= 0
+}
+
+// BeginNext begins the next enqueued run of a session in which none is active,
+// which j is one of. Whoever ends a run begins the next one in the same append;
+// this is for what a version that does not has left behind, which nobody else
+// would ever take up. It returns false if there was nothing to do.
+func (c *Commands) BeginNext(ctx context.Context, j Job, actor event.Actor) (bool, error) {
+	for {
+		// The state does not tell which run is active, so where both stand is
+		// compared, and the append holds only there.
+		h, err := c.Log.Head(ctx, j.TenantID, j.SessionID)
+		if err != nil {
+			return false, err
+		}
+		if h.Deleted || h.ActiveRunID != "" {
+			return false, nil
+		}
+		s, err := c.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
+		if err != nil && !errors.Is(err, ErrBadState) {
+			return false, err // of a broken one the tables say whose turn it is
+		}
+		if s.LastSeq != h.LastSeq {
+			continue
+		}
+		d := newDraft(c.NewID, s, event.Scope{SessionID: j.SessionID, At: c.Now(), Actor: actor})
+		if !d.beginNext() {
+			return false, nil
+		}
+		a, err := d.done()
+		if err != nil {
+			return false, err
+		}
+		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
+			return err == nil, err
+		}
 	}
 }

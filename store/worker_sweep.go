@@ -164,6 +164,25 @@ func (l *Leases) Lost(ctx context.Context, settle time.Duration, known loop.Paus
 	return jobs, nil
 }
 
+// Passed returns an enqueued run of each session that has some and no active
+// one: whoever ended the last run did not begin the next. That takes one append,
+// so in one snapshot it was passed over for good.
+func (l *Leases) Passed(ctx context.Context, limit int) ([]loop.Job, error) {
+	jobs, err := collectJobs(l.pool.Query(ctx, `
+		SELECT DISTINCT ON (m.session_id) `+jobColumns+`
+		FROM agentd.messages AS m
+		JOIN agentd.runs AS r ON r.id = m.run_id AND r.status = 'enqueued'
+		JOIN agentd.sessions AS s ON s.id = m.session_id AND s.deleted_at IS NULL
+		WHERE m.enqueued AND m.replaced_seq IS NULL AND NOT EXISTS (
+			SELECT FROM agentd.runs AS a WHERE a.session_id = m.session_id AND a.status IN ('queued', 'running', 'waiting'))
+		ORDER BY m.session_id
+		LIMIT $1`, limit))
+	if err != nil {
+		return nil, fmt.Errorf("look for runs that were passed over: %w", err)
+	}
+	return jobs, nil
+}
+
 // Fetched returns the queued runs whose job a worker has fetched, but for those
 // in except. The worker is about to claim them, unless the answer to its fetch
 // got lost on the way.

@@ -59,7 +59,7 @@ var remedies = map[string]string{
 	"not_claimed":          "the workers have no room or hang: `agentd drain` lists them with their runs; start more",
 	"job_lost":             "workers queue it again within 10 s; if it stays, their logs say why a sweep fails, and `agentd runs cancel RUN` gives it up",
 	"poisoned_soon":        "`agentd explain RUN` says what it does when its workers die; `agentd runs fail RUN --reason TEXT` spares the next one",
-	"not_promoted":         "`agentd runs fail RUN --reason TEXT`, and say it again",
+	"not_promoted":         "workers begin it within 3 s; if it stays, their logs say why a sweep fails, and `agentd runs cancel RUN` gives it up",
 	"worker_gone":          "a living worker takes it over within its lease: start one if none is; `agentd runs fail RUN --reason TEXT` ends it at once",
 	"model_silent":         "the provider's timeouts end it; `agentd runs cancel RUN` does so now and keeps what was shown",
 	"tool_silent":          "`agentd runs cancel RUN` stops the tool; whether it took effect is then not known",

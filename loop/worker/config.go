@@ -25,6 +25,8 @@ type Commands interface {
 	ReleaseDead(ctx context.Context, cmd loop.Release) (bool, error)
 	// Requeue makes a new job for the run of j, if it is queued with j's ticket.
 	Requeue(ctx context.Context, j loop.Job, cause string, actor event.Actor) (bool, error)
+	// BeginNext begins the next enqueued run of j's session, if none is active.
+	BeginNext(ctx context.Context, j loop.Job, actor event.Actor) (bool, error)
 }
 
 // Leases is the table of workers. Durations are counted by the database's
@@ -55,6 +57,9 @@ type Leases interface {
 	// paused, as Due means it. A job that ended less
 	// than settle ago does not count as lost yet.
 	Lost(ctx context.Context, settle time.Duration, known loop.Pauses, limit int) ([]loop.Job, error)
+	// Passed returns an enqueued run of each session that has some and no active
+	// one.
+	Passed(ctx context.Context, limit int) ([]loop.Job, error)
 	// Held returns the runs that the worker holds, but for those in except.
 	Held(ctx context.Context, workerID string, except []string) ([]loop.Release, error)
 	// Fetched returns the queued runs whose job the worker has fetched, but

@@ -137,6 +137,8 @@ func (s *sweeper) lookAgain(ctx context.Context) error {
 	leases := s.inc.cfg.Leases
 	lost, err := leases.Lost(ctx, jobSettles, s.inc.paused.known(), sweepLimit)
 	failed := errors.Join(err, s.requeue(ctx, lost, causeJobLost))
+	passed, err := leases.Passed(ctx, sweepLimit)
+	failed = errors.Join(failed, err, s.beginNext(ctx, passed))
 	held, err := leases.Held(ctx, s.inc.id, s.inc.runs.ids())
 	if err != nil {
 		return errors.Join(failed, err) // nothing is known of what was found before
@@ -203,6 +205,19 @@ func (s *sweeper) requeue(ctx context.Context, jobs []loop.Job, cause string) er
 		}
 		if done {
 			s.inc.log.InfoContext(ctx, "run queued again", "run", j.RunID, "session", j.SessionID, "cause", cause)
+		}
+		return nil
+	})
+}
+
+func (s *sweeper) beginNext(ctx context.Context, passed []loop.Job) error {
+	return each(ctx, passed, func(ctx context.Context, j loop.Job) error {
+		done, err := s.inc.cfg.Commands.BeginNext(ctx, j, s.actor)
+		if err != nil {
+			return fmt.Errorf("begin the next run of session %s: %w", j.SessionID, err)
+		}
+		if done {
+			s.inc.log.WarnContext(ctx, "the next run is begun: whoever ended the last one did not", "session", j.SessionID)
 		}
 		return nil
 	})

@@ -57,6 +57,9 @@ func (f *fakes) Due(context.Context, loop.Pauses, int) ([]loop.Job, error) {
 func (f *fakes) Lost(context.Context, time.Duration, loop.Pauses, int) ([]loop.Job, error) {
 	return []loop.Job{{RunID: "lost"}}, f.ask("Lost")
 }
+func (f *fakes) Passed(context.Context, int) ([]loop.Job, error) {
+	return []loop.Job{{SessionID: "passed"}}, f.ask("Passed")
+}
 func (f *fakes) Held(context.Context, string, []string) ([]loop.Release, error) {
 	return []loop.Release{{RunID: "held"}, {RunID: "in hand"}}, f.ask("Held")
 }
@@ -69,6 +72,9 @@ func (f *fakes) ReleaseDead(_ context.Context, r loop.Release) (bool, error) {
 }
 func (f *fakes) Requeue(_ context.Context, j loop.Job, cause string, _ event.Actor) (bool, error) {
 	return true, f.ask("requeue " + j.RunID + " " + cause)
+}
+func (f *fakes) BeginNext(_ context.Context, j loop.Job, _ event.Actor) (bool, error) {
+	return true, f.ask("begin next " + j.SessionID)
 }
 
 func (f *fakes) Advance(context.Context, loop.Job, loop.Holder) error {
@@ -101,7 +107,7 @@ func TestASweepAsksForEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"DeclareDead", "Due", "Fetched", "Forget", "Held", "Lost", "Orphans",
+		"DeclareDead", "Due", "Fetched", "Forget", "Held", "Lost", "Orphans", "Passed", "begin next passed",
 		"release held", "release orphan 1", "release orphan 2",
 		"requeue due due", "requeue fetched job_lost", "requeue lost job_lost",
 	}
@@ -115,7 +121,7 @@ func TestASweepThatFailsSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []string{
 		"DeclareDead", "Orphans", "release orphan 1", "Due", "requeue due due", "Lost", "requeue lost job_lost",
-		"Held", "release held", "Fetched", "requeue fetched job_lost", "Forget",
+		"Passed", "begin next passed", "Held", "release held", "Fetched", "requeue fetched job_lost", "Forget",
 	} {
 		f := &fakes{broken: broken}
 		if err := newSweeper(newFakeIncarnation(f)).sweep(t.Context()); !errors.Is(err, errBroken) {
