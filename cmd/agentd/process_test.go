@@ -37,14 +37,19 @@ type options struct {
 	dir   string
 	env   []string // beside PATH, and nothing else
 	stdin io.Reader
+	// binary is another build of this one, "" for this one.
+	binary string
 }
 
 func command(o options, args ...string) *exec.Cmd {
-	self, err := os.Executable()
+	binary, err := os.Executable()
 	if err != nil {
 		panic(err)
 	}
-	cmd := exec.Command(self, args...)
+	if o.binary != "" {
+		binary = o.binary
+	}
+	cmd := exec.Command(binary, args...)
 	cmd.Dir = o.dir
 	cmd.Env = append([]string{
 		"PATH=" + os.Getenv("PATH"), asAgentd + "=1",
