@@ -73,12 +73,18 @@ func collectReleases(rows pgx.Rows, err error) ([]loop.Release, error) {
 // Orphans returns up to limit runs that are leased by workers which are dead,
 // have stopped, or are not known. A worker that was declared dead may have
 // claimed a run since, so this is asked again and again, and not only once.
-func (l *Leases) Orphans(ctx context.Context, limit int) ([]loop.Release, error) {
+//
+// With them come runs that were asked to stop longer than unheard ago, if their
+// worker has sent no heartbeat since: who waits for the end of such a run need
+// not wait for the end of a lease. Should the worker be alive, it loses a run
+// that it was to end.
+func (l *Leases) Orphans(ctx context.Context, unheard time.Duration, limit int) ([]loop.Release, error) {
 	runs, err := collectReleases(l.pool.Query(ctx, `
 		SELECT `+releaseColumns+`
 		FROM agentd.runs AS r LEFT JOIN agentd.workers AS w ON w.id = r.worker_id
-		WHERE r.status = 'running' AND (w.id IS NULL OR w.dead_at IS NOT NULL OR w.stopped_at IS NOT NULL)
-		LIMIT $1`, limit))
+		WHERE r.status = 'running' AND (w.id IS NULL OR w.dead_at IS NOT NULL OR w.stopped_at IS NOT NULL
+			OR w.heartbeat_at < r.cancel_requested_at AND r.cancel_requested_at < (SELECT agentd.clock()) - $2::interval)
+		LIMIT $1`, limit, unheard))
 	if err != nil {
 		return nil, fmt.Errorf("look for runs of dead workers: %w", err)
 	}

@@ -336,7 +336,7 @@ func TestErrorsOfTheTableOfWorkers(t *testing.T) {
 		"Leave":       a.Leave(ctx, a.id),
 		"Forget":      a.Forget(ctx, time.Hour),
 		"DeclareDead": first(a.DeclareDead(ctx, a.id, lease, stale)),
-		"Orphans":     first(a.Orphans(ctx, 1)),
+		"Orphans":     first(a.Orphans(ctx, time.Second, 1)),
 		"Held":        first(a.Held(ctx, a.id, nil)),
 		"Due":         first(a.Due(ctx, nil, 1)),
 		"Lost":        first(a.Lost(ctx, time.Second, nil, 1)),

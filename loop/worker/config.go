@@ -47,8 +47,10 @@ type Leases interface {
 	// connection is gone and whose last heartbeat is older than stale, if this
 	// worker was itself connected for a whole lease. It returns them.
 	DeclareDead(ctx context.Context, workerID string, lease, stale time.Duration) ([]string, error)
-	// Orphans returns runs that are leased by workers which are gone.
-	Orphans(ctx context.Context, limit int) ([]loop.Release, error)
+	// Orphans returns runs that are leased by workers which are gone, and those
+	// that were asked to stop longer than unheard ago by a worker from which
+	// nothing was heard since.
+	Orphans(ctx context.Context, unheard time.Duration, limit int) ([]loop.Release, error)
 	// Due returns queued runs whose delay is over and that are paused neither in
 	// the table nor by known, which is what this worker has heard last: it would
 	// not claim what it queues.

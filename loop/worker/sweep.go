@@ -100,7 +100,9 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	orphans, err := cfg.Leases.Orphans(ctx, sweepLimit)
+	// A worker that is well has sent a heartbeat by then, and its answer said
+	// which runs are to stop.
+	orphans, err := cfg.Leases.Orphans(ctx, cfg.Heartbeat*5/4, sweepLimit)
 	// What fails for one run, or one look, keeps nobody else from the rest.
 	failed := errors.Join(err, s.release(ctx, orphans))
 	due, err := cfg.Leases.Due(ctx, s.inc.paused.known(), sweepLimit)
@@ -191,7 +193,7 @@ func (s *sweeper) release(ctx context.Context, runs []loop.Release) error {
 			return fmt.Errorf("release run %s: %w", r.RunID, err)
 		}
 		if done {
-			s.inc.log.WarnContext(ctx, "run taken away from a dead worker", "run", r.RunID, "session", r.SessionID, "dead", r.WorkerID)
+			s.inc.log.WarnContext(ctx, "run taken away from a worker that is gone or does not hear", "run", r.RunID, "session", r.SessionID, "dead", r.WorkerID)
 		}
 		return nil
 	})

@@ -48,7 +48,7 @@ func (f *fakes) Wake(...string)                      {}
 func (f *fakes) DeclareDead(context.Context, string, time.Duration, time.Duration) ([]string, error) {
 	return []string{"dead"}, f.ask("DeclareDead")
 }
-func (f *fakes) Orphans(context.Context, int) ([]loop.Release, error) {
+func (f *fakes) Orphans(context.Context, time.Duration, int) ([]loop.Release, error) {
 	return []loop.Release{{RunID: "orphan 1"}, {RunID: "orphan 2"}}, f.ask("Orphans")
 }
 func (f *fakes) Due(context.Context, loop.Pauses, int) ([]loop.Job, error) {
