@@ -41,6 +41,8 @@ const (
 	holdBefore = "before" // it never gets to its effect
 	holdAfter  = "after"  // it never returns from it
 	holdNever  = "never"
+	// holdDeaf, before a path, makes the call pass over the end of its context.
+	holdDeaf = "deaf:"
 )
 
 // effectTool takes effect by adding a line to a file.
@@ -64,6 +66,9 @@ func effectTool(path, name string, idempotent bool) loop.Tool {
 		}
 		if err := note(path, noteEffect, in); err != nil {
 			return loop.ToolOutput{}, err
+		}
+		if path, deaf := strings.CutPrefix(args.Hold, holdDeaf); deaf {
+			ctx, args.Hold = context.WithoutCancel(ctx), path
 		}
 		if err := hold(ctx, args.Hold); err != nil {
 			return loop.ToolOutput{}, err
