@@ -24,7 +24,8 @@ type bench struct {
 	overhead counters // of a stack that does nothing
 	long     longSession
 	slow     *postgres
-	takeover []time.Duration
+	deaths   deaths
+	cancels  map[string][]time.Duration // by case
 }
 
 // part is something that can be measured by itself.
@@ -45,6 +46,7 @@ var parts = []part{
 	{"clients", (*bench).measureClients},
 	{"replay", (*bench).measureReplay},
 	{"takeover", (*bench).measureTakeover},
+	{"cancel", (*bench).measureCancel},
 }
 
 // choose returns the parts that one of the patterns, which commas separate,
@@ -111,7 +113,9 @@ func (b *bench) measure(ctx context.Context, chosen []part) error {
 			}
 		}
 	}
-	b.addTakeovers(b.takeover)
+	b.addDeaths(b.deaths, takeovers)
+	b.addCancels(b.cancels)
+	b.addDeaths(b.deaths, cancelOfStopped)
 	return nil
 }
 

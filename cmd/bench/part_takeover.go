@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
+	"syscall"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -14,17 +14,40 @@ import (
 
 const (
 	partTakeover = "takeover"
-	takeoverItem = "kill -9"
 	takeoverName = "resumed after"
 
 	// demoAgent is the agent of `agentd serve`.
 	demoAgent = "demo"
 )
 
-// measureTakeover kills workers, and measures until another one has resumed the
-// run. Each lane is a deployment of its own, with two workers; the lanes are
-// only there because waiting takes no CPU.
-func (b *bench) measureTakeover(ctx context.Context) error {
+// death is what becomes of a worker that holds a run, and what somebody waits
+// for then.
+type death struct {
+	part, item string
+	signal     syscall.Signal
+	// until is the event that ends the wait. For a cancel, somebody asks for one.
+	until event.Type
+	name  string
+}
+
+var (
+	takeovers = []death{
+		{partTakeover, "kill -9", syscall.SIGKILL, event.TypeRunResumed, takeoverName},
+		{partTakeover, "SIGSTOP", syscall.SIGSTOP, event.TypeRunResumed, takeoverName},
+	}
+	// A stopped worker is the worst that a cancel can meet: its connections stay.
+	cancelOfStopped = []death{{partCancel, "held by a stopped worker", syscall.SIGSTOP, event.TypeRunCancelled, cancelName}}
+)
+
+// deaths are the times of each kind of death, of all rounds.
+type deaths map[death][]time.Duration
+
+func (b *bench) measureTakeover(ctx context.Context) error { return b.measureDeaths(ctx, takeovers) }
+
+// measureDeaths takes workers away, and measures until others have done what
+// there is to do. Each lane is a deployment of its own, with two workers; the
+// lanes are only there because waiting takes no CPU.
+func (b *bench) measureDeaths(ctx context.Context, kinds []death) error {
 	setting, err := b.scriptSetting("stall", stallScript)
 	if err != nil {
 		return err
@@ -35,24 +58,27 @@ func (b *bench) measureTakeover(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		lanes[i] = &lane{bench: b, url: url, setting: setting}
+		lanes[i] = &lane{bench: b, url: url, setting: setting, times: deaths{}}
 	}
-	var mu sync.Mutex
-	return each(ctx, len(lanes), len(lanes), func(ctx context.Context, i int) error {
-		times, err := lanes[i].run(ctx)
-		mu.Lock()
-		defer mu.Unlock()
-		b.takeover = append(b.takeover, times...)
-		return err
-	})
+	err = each(ctx, len(lanes), len(lanes), func(ctx context.Context, i int) error { return lanes[i].run(ctx, kinds) })
+	if b.deaths == nil {
+		b.deaths = deaths{}
+	}
+	for _, l := range lanes {
+		for d, times := range l.times {
+			b.deaths[d] = append(b.deaths[d], times...)
+		}
+	}
+	return err
 }
 
-func (f *figures) addTakeovers(times []time.Duration) {
-	if len(times) == 0 {
-		return
+func (f *figures) addDeaths(all deaths, kinds []death) {
+	for _, d := range kinds {
+		if times := all[d]; len(times) > 0 {
+			f.add(d.part, d.item, "runs", "", float64(len(times)))
+			f.addTimes(d.part, d.item, d.name, times, 50, 99, 100)
+		}
 	}
-	f.add(partTakeover, takeoverItem, "kills", "", float64(len(times)))
-	f.addTimes(partTakeover, takeoverItem, takeoverName, times, 50, 99, 100)
 }
 
 // lane is two workers on a database, and a run that one of them holds.
@@ -62,12 +88,14 @@ type lane struct {
 	workers      [2]*child
 	stack        *stack
 	session      string
+	runID        string
 	seq          int64
+	times        deaths
 }
 
-func (l *lane) run(ctx context.Context) (times []time.Duration, err error) {
+func (l *lane) run(ctx context.Context, kinds []death) (err error) {
 	if l.stack, err = startStack(ctx, stackConfig{url: l.url, idle: true}); err != nil {
-		return nil, err
+		return err
 	}
 	defer func() {
 		for _, w := range l.workers {
@@ -77,37 +105,52 @@ func (l *lane) run(ctx context.Context) (times []time.Duration, err error) {
 		}
 		err = errors.Join(err, l.stack.stop())
 	}()
-	if err := l.fill(ctx); err != nil {
-		return nil, err
-	}
 	for range l.bench.kills {
-		// A fresh run each time: one that was taken over again and again waits
-		// longer and longer.
-		holder, err := l.begin(ctx)
-		if err != nil {
-			return times, err
-		}
-		// Nobody declares anybody dead who was not connected for a whole lease;
-		// and kills come at any time between two heartbeats.
-		if err := pause(ctx, l.bench.lease*4/3+rand.N(l.bench.lease/3)); err != nil {
-			return times, err
-		}
-		victim, err := l.holding(holder)
-		if err != nil {
-			return times, err
-		}
-		l.workers[victim].kill()
-		l.workers[victim] = nil
-		from := time.Now()
-		if _, err = l.claimed(ctx, event.TypeRunResumed); err != nil {
-			return times, err
-		}
-		times = append(times, time.Since(from))
-		if err := l.fill(ctx); err != nil {
-			return times, err
+		for _, d := range kinds {
+			if err := l.fill(ctx); err != nil {
+				return err
+			}
+			took, err := l.die(ctx, d)
+			if err != nil {
+				return err
+			}
+			l.times[d] = append(l.times[d], took)
 		}
 	}
-	return times, nil
+	return nil
+}
+
+// die measures one death, of a worker that holds a fresh run: one that was taken
+// over again and again waits longer and longer.
+func (l *lane) die(ctx context.Context, d death) (time.Duration, error) {
+	holder, err := l.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// Nobody declares anybody dead who was not connected for a whole lease; and
+	// deaths come at any time between two heartbeats.
+	if err := pause(ctx, l.bench.lease*4/3+rand.N(l.bench.lease/3)); err != nil {
+		return 0, err
+	}
+	i, err := l.holding(holder)
+	if err != nil {
+		return 0, err
+	}
+	victim := l.workers[i]
+	l.workers[i] = nil
+	defer victim.kill()
+	if err := victim.cmd.Process.Signal(d.signal); err != nil {
+		return 0, fmt.Errorf("take a worker away: %w", err)
+	}
+	from := time.Now()
+	if d.until == event.TypeRunCancelled {
+		err := l.stack.commands.CancelRun(ctx, loop.CancelRun{TenantID: tenantID, SessionID: l.session, RunID: l.runID, Actor: actor})
+		if err != nil {
+			return 0, fmt.Errorf("cancel a run: %w", err)
+		}
+	}
+	_, err = l.claimed(ctx, d.until)
+	return time.Since(from), err
 }
 
 // fill starts the workers that are missing.
@@ -131,14 +174,15 @@ func (l *lane) begin(ctx context.Context) (workerID string, err error) {
 		return "", fmt.Errorf("create a session: %w", err)
 	}
 	l.session, l.seq = ref.SessionID, 0
-	_, err = l.stack.commands.StartRun(ctx, loop.StartRun{TenantID: tenantID, SessionID: l.session, Agent: demoAgent, Text: userText, Actor: actor})
+	started, err := l.stack.commands.StartRun(ctx, loop.StartRun{TenantID: tenantID, SessionID: l.session, Agent: demoAgent, Text: userText, Actor: actor})
 	if err != nil {
 		return "", fmt.Errorf("start a run: %w", err)
 	}
+	l.runID = started.RunID
 	return l.claimed(ctx, event.TypeRunStarted)
 }
 
-// claimed waits for the next claim, and returns whose it is.
+// claimed waits for an event, and returns whose the last claim before it is.
 func (l *lane) claimed(ctx context.Context, want event.Type) (workerID string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()

@@ -141,9 +141,9 @@ func TestFiguresAreMediansOfTheirRounds(t *testing.T) {
 	if percentile(nil, 50) != 0 {
 		t.Error("nothing has a percentile")
 	}
-	f.addTakeovers(nil)
-	f.addTakeovers([]time.Duration{time.Second})
-	if g := f.find(partTakeover, takeoverItem, takeoverName+" max"); g == nil || g.Median != 1000 {
+	f.addDeaths(nil, takeovers)
+	f.addDeaths(deaths{takeovers[0]: []time.Duration{time.Second}}, takeovers)
+	if g := f.find(partTakeover, takeovers[0].item, takeoverName+" max"); g == nil || g.Median != 1000 {
 		t.Errorf("%+v", g)
 	}
 	for v, want := range map[float64]string{0: "0", 0.01234: "0.0123", 1.2: "1.2", 12.34: "12.3", 1234: "1234", -0.5: "-0.5", 100.4: "100"} {

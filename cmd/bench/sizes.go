@@ -18,7 +18,8 @@ type sizes struct {
 	replay    int   // events of a long session
 	replays   int   // of it, in a round
 	lanes     int   // pairs of workers, of which one is killed
-	kills     int   // in each lane, in a round
+	kills     int   // of each kind, in each lane, in a round
+	cancels   int   // in each state, in a round
 	lease     time.Duration
 }
 
@@ -28,7 +29,7 @@ func fullSizes(measured time.Duration, rounds int) sizes {
 		rounds: rounds, time: measured, warm: measured / 3,
 		inserters: []int{1, 8, 32}, runs: []int{1, 16, 64, 256}, gatesAt: 64, hooks: []int{0, 1, 5},
 		streams: []int{16, 256, 1000}, audience: 1000, idlers: 10_000,
-		replay: 100_000, replays: 3, lanes: 5, kills: 2, lease: 3 * time.Second,
+		replay: 100_000, replays: 3, lanes: 5, kills: 2, cancels: 20, lease: 3 * time.Second,
 	}
 }
 
@@ -39,6 +40,6 @@ func smokeSizes() sizes {
 		rounds: 1, time: short, warm: short / 2,
 		inserters: []int{2}, runs: []int{1, 8}, gatesAt: 8, hooks: []int{0, 1},
 		streams: []int{8}, audience: 20, idlers: 100,
-		replay: 2000, replays: 1, lanes: 1, kills: 1, lease: 600 * time.Millisecond,
+		replay: 2000, replays: 1, lanes: 1, kills: 1, cancels: 1, lease: 600 * time.Millisecond,
 	}
 }

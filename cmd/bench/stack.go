@@ -38,6 +38,8 @@ type stackConfig struct {
 	tracer pgx.QueryTracer
 	// unrecorded lets hooks decide and leaves out what they said.
 	unrecorded bool
+	// agent changes the agent; nil changes nothing.
+	agent func(*loop.Agent)
 	// idle leaves the worker out.
 	idle bool
 	log  *slog.Logger // nil discards
@@ -94,6 +96,9 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 		return s, nil
 	}
 	agent := loop.Agent{Name: agentName, Model: cfg.model, ModelName: modelName, System: "Answer briefly.", Tools: []loop.Tool{lookupTool{}}}
+	if cfg.agent != nil {
+		cfg.agent(&agent)
+	}
 	engine := &loop.Engine{
 		Log: runs, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
