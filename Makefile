@@ -84,6 +84,17 @@ profile: setup-run build-bench ## Write CPU, allocation, mutex and block profile
 build-bench: need-go
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/bench ./cmd/bench
 
+# DURATION=15m SEED=1 KILL_EVERY=1500ms say how long, what and how often; the last
+# line is the summary. docs/durability.md says what is looked for.
+.PHONY: faults
+faults: setup-run build-faults ## Kill agentd at random under load, and look for what was lost or repeated
+	@exec bin/faults $(ARGS)
+
+.PHONY: build-faults
+build-faults: need-go
+	CGO_ENABLED=0 go build -trimpath -tags faults -ldflags '$(LDFLAGS)' -o bin/agentd-faults ./cmd/agentd
+	CGO_ENABLED=0 go build -trimpath -o bin/faults ./cmd/faults
+
 # Takes packages from the npm registry, so it is no part of `test`.
 .PHONY: e2e
 e2e: need-go setup-run ## Run the client libraries of other languages against agentd; needs Node.js

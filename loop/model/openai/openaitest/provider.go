@@ -21,13 +21,22 @@ type Config struct {
 	MayRefuse bool
 }
 
+// T is what a provider needs of its test, which is a [testing.TB] or a program
+// that stands in for one.
+type T interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Cleanup(func())
+}
+
 // Provider is a fake provider, which lives as long as its test. It is safe for
 // concurrent use.
 type Provider struct {
 	// URL is the base URL, to which /chat/completions is appended.
 	URL string
 
-	t        testing.TB
+	t        T
 	cfg      Config
 	listener net.Listener
 	closing  chan struct{}
@@ -46,14 +55,14 @@ type Provider struct {
 
 // New starts a provider that refuses what every strict provider refuses and
 // gives these answers, one per request.
-func New(t testing.TB, answers ...Answer) *Provider {
+func New(t T, answers ...Answer) *Provider {
 	t.Helper()
 	return Config{}.New(t, answers...)
 }
 
 // New starts a provider. It is stopped when the test ends: whoever still waits
 // for an answer then loses the connection.
-func (c Config) New(t testing.TB, answers ...Answer) *Provider {
+func (c Config) New(t T, answers ...Answer) *Provider {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
