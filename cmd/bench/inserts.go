@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-2ca4966b/agentd/cmd/proc"
 )
 
 // The single insert: one row of the size of an event per transaction, into a
@@ -74,7 +76,7 @@ func pgbenchRate(ctx context.Context, pgbench, database, dir, statement string, 
 	cmd := exec.CommandContext(ctx, pgbench, "--no-vacuum", "--protocol=prepared", "--file="+script,
 		"--client="+strconv.Itoa(c), "--jobs="+strconv.Itoa(min(c, 2)), "--time="+strconv.Itoa(seconds),
 		"--host="+u.Hostname(), "--port="+u.Port(), "--username="+u.User.Username(), strings.TrimPrefix(u.Path, "/"))
-	dieWithUs(cmd)
+	proc.DieWithUs(cmd)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PGPASSWORD=" + password}
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

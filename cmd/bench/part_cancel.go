@@ -108,8 +108,8 @@ func (b *bench) cancelAll(ctx context.Context, deaf bool) (err error) {
 	if err != nil {
 		return err
 	}
-	defer server.kill()
-	c := newClient(server.url)
+	defer server.Kill()
+	c := newClient(server.URL())
 	defer c.close()
 	var mu sync.Mutex
 	n := len(cancelStates) * b.sizes.cancels

@@ -65,8 +65,8 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer server.kill()
-	c := newClient(server.url)
+	defer server.Kill()
+	c := newClient(server.URL())
 	defer c.close()
 	var first, delta, over []time.Duration
 	begin := time.Now().Add(b.warm)
@@ -75,7 +75,7 @@ func (b *bench) measureIdle(ctx context.Context) error {
 		if now.After(begin.Add(b.time)) && len(first) > 0 {
 			break
 		}
-		o, err := oneMessage(ctx, c, server.url, id)
+		o, err := oneMessage(ctx, c, server.URL(), id)
 		if err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func (b *bench) measureClients(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer server.kill()
-	before, _ := memory(server.pid())
+	defer server.Kill()
+	before, _ := memory(server.PID())
 	ctx, hangUp := context.WithCancel(ctx)
 	defer hangUp()
 	from := time.Now()
@@ -162,7 +162,7 @@ func (b *bench) measureClients(ctx context.Context) error {
 	clients := make([]*subscription, n)
 	defer runtime.KeepAlive(clients)
 	err = each(ctx, 64, n, func(_ context.Context, i int) (err error) {
-		if clients[i], err = subscribe(ctx, server.url, sessions[i], "", 512); err != nil {
+		if clients[i], err = subscribe(ctx, server.URL(), sessions[i], "", 512); err != nil {
 			return err
 		}
 		_, err = clients[i].next() // it is there, and the client is up to date
@@ -176,12 +176,12 @@ func (b *bench) measureClients(ctx context.Context) error {
 	if err := pause(ctx, b.warm); err != nil {
 		return err
 	}
-	used := processCPU(server.pid())
+	used := processCPU(server.PID())
 	if err := pause(ctx, b.time); err != nil {
 		return err
 	}
-	used = processCPU(server.pid()) - used
-	if now, _ := memory(server.pid()); now > 0 {
+	used = processCPU(server.PID()) - used
+	if now, _ := memory(server.PID()); now > 0 {
 		b.add(partClients, item, "agentd memory", "MB", now)
 		b.add(partClients, item, "of it without clients", "MB", before)
 		b.add(partClients, item, "memory per client", "kB", (now-before)*1000/float64(n))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-2ca4966b/agentd/cmd/proc"
 )
 
 const (
@@ -46,7 +48,7 @@ type listener struct {
 }
 
 func (b *bench) addPaced(ctx context.Context, part, item string, streams, clients int) error {
-	return b.paced(ctx, streams, clients, func(listening context.Context, node *child, listeners []*listener) error {
+	return b.paced(ctx, streams, clients, func(listening context.Context, node *proc.Process, listeners []*listener) error {
 		return b.window(ctx, listening, part, item, node, listeners)
 	})
 }
@@ -54,7 +56,7 @@ func (b *bench) addPaced(ctx context.Context, part, item string, streams, client
 // paced calls measure while a node streams, with what it needs to measure:
 // listening ends when a stream does.
 func (b *bench) paced(ctx context.Context, streams, clients int,
-	measure func(listening context.Context, node *child, listeners []*listener) error, nodeArgs ...string,
+	measure func(listening context.Context, node *proc.Process, listeners []*listener) error, nodeArgs ...string,
 ) error {
 	_, url, err := b.pg.database(ctx)
 	if err != nil {
@@ -68,7 +70,7 @@ func (b *bench) paced(ctx context.Context, streams, clients int,
 	if err != nil {
 		return err
 	}
-	defer node.kill()
+	defer node.Kill()
 	ctx, hangUp := context.WithCancel(ctx)
 	listeners := make([]*listener, streams*clients)
 	group, listening := errgroup.WithContext(ctx)
@@ -77,7 +79,7 @@ func (b *bench) paced(ctx context.Context, streams, clients int,
 		_ = group.Wait() // of a measurement that has failed already
 	}()
 	err = each(ctx, 64, len(listeners), func(_ context.Context, i int) error {
-		s, err := subscribe(listening, node.url, sessions[i/clients], "", 4096)
+		s, err := subscribe(listening, node.URL(), sessions[i/clients], "", 4096)
 		if err != nil {
 			return err
 		}
@@ -96,8 +98,8 @@ func (b *bench) paced(ctx context.Context, streams, clients int,
 }
 
 // startStreams returns once everybody has heard something.
-func (b *bench) startStreams(ctx context.Context, node *child, sessions []string, listeners []*listener) error {
-	c := newClient(node.url)
+func (b *bench) startStreams(ctx context.Context, node *proc.Process, sessions []string, listeners []*listener) error {
+	c := newClient(node.URL())
 	defer c.close()
 	err := each(ctx, 32, len(sessions), func(ctx context.Context, i int) error { return c.start(ctx, sessions[i], userText) })
 	if err != nil {
@@ -118,17 +120,17 @@ func (b *bench) startStreams(ctx context.Context, node *child, sessions []string
 }
 
 // window measures for the time of one measurement.
-func (b *bench) window(ctx, listening context.Context, part, item string, node *child, listeners []*listener) error {
+func (b *bench) window(ctx, listening context.Context, part, item string, node *proc.Process, listeners []*listener) error {
 	from := time.Now()
 	for _, l := range listeners {
 		l.open(from)
 	}
-	server, db, self := processCPU(node.pid()), familyCPU(b.pg.server.PID()), selfCPU()
+	server, db, self := processCPU(node.PID()), familyCPU(b.pg.server.PID()), selfCPU()
 	if err := hold(listening, b.time); err != nil {
 		return err
 	}
 	wall := time.Since(from)
-	server, db, self = processCPU(node.pid())-server, familyCPU(b.pg.server.PID())-db, selfCPU()-self
+	server, db, self = processCPU(node.PID())-server, familyCPU(b.pg.server.PID())-db, selfCPU()-self
 	var all []time.Duration
 	for _, l := range listeners {
 		all = append(all, l.close()...)
@@ -143,7 +145,7 @@ func (b *bench) window(ctx, listening context.Context, part, item string, node *
 		b.add(part, item, "agentd CPU", "% of a core", percent(server))
 		b.add(part, item, "Postgres CPU", "% of a core", percent(db))
 		b.add(part, item, "clients' CPU", "% of a core", percent(self))
-		now, _ := memory(node.pid())
+		now, _ := memory(node.PID())
 		b.add(part, item, "agentd memory", "MB", now)
 	}
 	return ctx.Err()

@@ -36,11 +36,11 @@ func (b *bench) measureReplay(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer server.kill()
+	defer server.Kill()
 	var first, total []time.Duration
-	before, _ := memory(server.pid())
+	before, _ := memory(server.PID())
 	for range b.replays {
-		f, t, err := replayOnce(ctx, server.url, b.long.id, b.replay)
+		f, t, err := replayOnce(ctx, server.URL(), b.long.id, b.replay)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (b *bench) measureReplay(ctx context.Context) error {
 	b.addTimes(partReplay, item, "first event", first, 50)
 	b.addTimes(partReplay, item, "all events", total, 50)
 	b.add(partReplay, item, "events", perSecond, float64(b.replay)/percentile(total, 50).Seconds())
-	if _, peak := memory(server.pid()); peak > 0 {
+	if _, peak := memory(server.PID()); peak > 0 {
 		b.add(partReplay, item, "agentd memory at its highest", "MB", peak)
 		b.add(partReplay, item, "of it without clients", "MB", before)
 	}

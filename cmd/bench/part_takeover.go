@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/cmd/proc"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -85,7 +86,7 @@ func (f *figures) addDeaths(all deaths, kinds []death) {
 type lane struct {
 	bench        *bench
 	url, setting string
-	workers      [2]*child
+	workers      [2]*proc.Process
 	stack        *stack
 	session      string
 	runID        string
@@ -100,7 +101,7 @@ func (l *lane) run(ctx context.Context, kinds []death) (err error) {
 	defer func() {
 		for _, w := range l.workers {
 			if w != nil {
-				w.kill()
+				w.Kill()
 			}
 		}
 		err = errors.Join(err, l.stack.stop())
@@ -138,8 +139,8 @@ func (l *lane) die(ctx context.Context, d death) (time.Duration, error) {
 	}
 	victim := l.workers[i]
 	l.workers[i] = nil
-	defer victim.kill()
-	if err := victim.cmd.Process.Signal(d.signal); err != nil {
+	defer victim.Kill()
+	if err := victim.Signal(d.signal); err != nil {
 		return 0, fmt.Errorf("take a worker away: %w", err)
 	}
 	from := time.Now()
@@ -215,7 +216,7 @@ func (l *lane) claimed(ctx context.Context, want event.Type) (workerID string, e
 // holding finds the process of a worker.
 func (l *lane) holding(workerID string) (int, error) {
 	for i, w := range l.workers {
-		if w != nil && w.workerID() == workerID {
+		if w != nil && w.Worker() == workerID {
 			return i, nil
 		}
 	}

@@ -11,9 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -250,44 +248,6 @@ func TestASubscriptionReadsLongLinesAndSaysWhatIsWrong(t *testing.T) {
 	t.Cleanup(cancel)
 	if _, err := subscribe(ctx, "http://"+silent.Addr().String(), "s", "", 64); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("nobody answers: %v", err)
-	}
-}
-
-func TestAChildThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
-	t.Parallel()
-	if _, err := startChild(t.Context(), startLimit, "/nowhere/agentd", nil); err == nil || !strings.Contains(err.Error(), "start /nowhere/agentd") {
-		t.Errorf("no binary: %v", err)
-	}
-	_, err := startChild(t.Context(), startLimit, stub(t, "echo which database? >&2; exit 1"), nil)
-	if err == nil || !strings.Contains(err.Error(), "it ended: which database?") {
-		t.Errorf("it ends: %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	t.Cleanup(cancel)
-	if _, err := startChild(ctx, startLimit, stub(t, "exec sleep 60"), nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("it says nothing: %v", err)
-	}
-	id := filepath.Join(t.TempDir(), "id")
-	_, err = startChild(t.Context(), 300*time.Millisecond, stub(t, "echo $$ > "+id+"; exec sleep 60"), nil)
-	if err == nil || !strings.Contains(err.Error(), "it does not serve after 300ms") {
-		t.Errorf("it does not serve in time: %v", err)
-	}
-	if text, err := os.ReadFile(id); err == nil { // it has come that far
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		if err != nil || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
-			t.Errorf("process %d is left: %v", pid, err)
-		}
-	}
-	c, err := startChild(t.Context(), startLimit, stub(t, `
-		echo 'level=INFO msg="worker takes jobs" worker=w1' >&2
-		echo 'level=INFO msg=serving url=http://127.0.0.1:1' >&2
-		exec sleep 60`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.kill)
-	if c.url != "http://127.0.0.1:1" || c.workerID() != "w1" || c.pid() <= 0 {
-		t.Errorf("url %q, worker %q", c.url, c.workerID())
 	}
 }
 

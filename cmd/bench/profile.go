@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-2ca4966b/agentd/cmd/proc"
 )
 
 // profileCmd writes where the reference run spends its time.
@@ -111,11 +113,11 @@ func (p *profiler) cpu(ctx context.Context) error {
 
 // paced profiles the process that serves the streams.
 func (p *profiler) paced(ctx context.Context) error {
-	return p.bench.paced(ctx, p.Streams, 1, func(listening context.Context, node *child, _ []*listener) error {
+	return p.bench.paced(ctx, p.Streams, 1, func(listening context.Context, node *proc.Process, _ []*listener) error {
 		if err := hold(listening, p.bench.time); err != nil {
 			return err
 		}
-		return node.leave()
+		return node.Leave()
 	}, "--cpu-profile="+filepath.Join(p.Dir, "paced.pprof"))
 }
 

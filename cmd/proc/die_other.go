@@ -4,5 +4,5 @@ package proc
 
 import "os/exec"
 
-// dieWithUs does nothing where the kernel has no such service.
-func dieWithUs(*exec.Cmd) {}
+// DieWithUs does nothing where the kernel has no such service.
+func DieWithUs(*exec.Cmd) {}

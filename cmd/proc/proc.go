@@ -53,7 +53,7 @@ const keptLines = 10
 // this process ends.
 func Start(ctx context.Context, cfg Config) (*Process, error) {
 	p := &Process{cfg: cfg, cmd: exec.CommandContext(ctx, cfg.Binary, cfg.Args...), done: make(chan struct{})}
-	dieWithUs(p.cmd)
+	DieWithUs(p.cmd)
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}, cfg.Env...)
 	out, err := p.cmd.StderrPipe()
 	if err != nil {
