@@ -17,36 +17,33 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-// stub is a program that is a shell script.
-func stub(t *testing.T, script string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "agentd")
-	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	return path
+// stub is a program that is a shell script. A file of its own could still be
+// open for writing in another process that is just being started.
+func stub(script string, args ...string) proc.Config {
+	return proc.Config{Binary: "/bin/sh", Args: append([]string{"-c", script, "agentd"}, args...)}
 }
 
-func startIt(ctx context.Context, patience time.Duration, binary string) (*proc.Process, error) {
-	return proc.Start(ctx, proc.Config{Binary: binary, Patience: patience})
+func startIt(ctx context.Context, patience time.Duration, cfg proc.Config) (*proc.Process, error) {
+	cfg.Patience = patience
+	return proc.Start(ctx, cfg)
 }
 
 func TestAProcessThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
 	t.Parallel()
-	if _, err := startIt(t.Context(), time.Minute, "/nowhere/agentd"); err == nil || !strings.Contains(err.Error(), "start /nowhere/agentd") {
+	if _, err := startIt(t.Context(), time.Minute, proc.Config{Binary: "/nowhere/agentd"}); err == nil || !strings.Contains(err.Error(), "start /nowhere/agentd") {
 		t.Errorf("no binary: %v", err)
 	}
-	_, err := startIt(t.Context(), time.Minute, stub(t, "echo which database? >&2; exit 1"))
+	_, err := startIt(t.Context(), time.Minute, stub("echo which database? >&2; exit 1"))
 	if err == nil || !strings.Contains(err.Error(), "it ended: which database?") {
 		t.Errorf("it ends: %v", err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	t.Cleanup(cancel)
-	if _, err := startIt(ctx, time.Minute, stub(t, "exec sleep 60")); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := startIt(ctx, time.Minute, stub("exec sleep 60")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("it says nothing: %v", err)
 	}
 	id := filepath.Join(t.TempDir(), "id")
-	_, err = startIt(t.Context(), 300*time.Millisecond, stub(t, "echo $$ > "+id+"; exec sleep 60"))
+	_, err = startIt(t.Context(), 300*time.Millisecond, stub("echo $$ > "+id+"; exec sleep 60"))
 	if err == nil || !strings.Contains(err.Error(), "it does not serve after 300ms") {
 		t.Errorf("it does not serve in time: %v", err)
 	}
@@ -56,7 +53,7 @@ func TestAProcessThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
 			t.Errorf("process %d is left: %v", pid, err)
 		}
 	}
-	c, err := startIt(t.Context(), time.Minute, stub(t, `
+	c, err := startIt(t.Context(), time.Minute, stub(`
 		echo 'level=INFO msg="worker takes jobs" worker=w1' >&2
 		echo 'level=INFO msg=serving url=http://127.0.0.1:1' >&2
 		exec sleep 60`))
@@ -72,10 +69,9 @@ func TestAProcessThatDoesNotServeIsEndedAndQuoted(t *testing.T) {
 func TestAProcessLeavesWhenItIsAskedAndIsHeard(t *testing.T) {
 	t.Parallel()
 	var heard strings.Builder
-	p, err := proc.Start(t.Context(), proc.Config{
-		Binary: stub(t, `trap 'echo bye >&2; exit 0' TERM; echo "msg=serving url=http://127.0.0.1:1 $1 $WHAT $HIDDEN" >&2; while :; do sleep 0.01; done`),
-		Args:   []string{"first"}, Env: []string{"WHAT=second"}, Patience: time.Minute, Log: &heard,
-	})
+	cfg := stub(`trap 'echo bye >&2; exit 0' TERM; echo "msg=serving url=http://127.0.0.1:1 $1 $WHAT $HIDDEN" >&2; while :; do sleep 0.01; done`, "first")
+	cfg.Env, cfg.Log = []string{"WHAT=second"}, &heard
+	p, err := startIt(t.Context(), time.Minute, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +90,7 @@ func TestAProcessLeavesWhenItIsAskedAndIsHeard(t *testing.T) {
 
 func TestAProcessThatDoesNotLeaveIsQuoted(t *testing.T) {
 	t.Parallel()
-	p, err := startIt(t.Context(), 300*time.Millisecond, stub(t, `trap 'echo no >&2' TERM; echo msg=serving url=x >&2; while :; do sleep 0.01; done`))
+	p, err := startIt(t.Context(), 300*time.Millisecond, stub(`trap 'echo no >&2' TERM; echo msg=serving url=x >&2; while :; do sleep 0.01; done`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func TestNobodyBehindIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.Close()
+	t.Cleanup(func() { _ = c.Close() })
 	if _, err := say(t, c, "a"); !isCut(err) {
 		t.Errorf("somebody answers: %v", err)
 	}
