@@ -51,10 +51,7 @@ func (r *runner) catchUp(ctx context.Context) error {
 // still holds it there.
 func (r *runner) handBack(ctx context.Context) error {
 	for {
-		err := r.patiently(ctx, func() (err error) {
-			r.state, err = r.engine.Log.Load(ctx, r.job.TenantID, r.job.SessionID, r.job.RunID)
-			return err
-		})
+		err := r.load(ctx)
 		run := r.run()
 		if err != nil || run.Status != RunRunning || run.WorkerID != r.holder.WorkerID {
 			return errors.Join(ErrLeaseLost, err)

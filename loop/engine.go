@@ -43,12 +43,17 @@ type Holder struct {
 	// claimed, and one that is held is handed back after its step. Nil never
 	// does.
 	Paused func(tenantID, agent string) bool
+	// Alone waits until no other run is in this process over which several
+	// workers in a row have died, and keeps such others out until done is called.
+	// It returns false if that does not come about soon: then the run is not
+	// claimed. A holder that is leaving lets everybody in. Nil always does.
+	Alone func(ctx context.Context) (done func(), ok bool)
 }
 
 // Advance claims the run that j names and takes it as far as it goes: to its
 // end, or until h hands it back. It returns nil if there is nothing to do (a
 // stale ticket, a run that somebody else took), and [ErrLeaseLost] if the run
-// was taken away, and [ErrPaused] for a job that may not claim now. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
+// was taken away, and [ErrPaused] or [ErrCrowded] for a job that may not claim now. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
 // lease is then left to expire.
 func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
@@ -57,10 +62,11 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 		engine: e, job: j, holder: h, wake: wake, said: map[hooks.Position]any{},
 		log: e.Logger.With("run", j.RunID, "session", j.SessionID),
 	}
-	err := r.patiently(ctx, func() (err error) {
-		r.state, err = e.Log.Load(ctx, j.TenantID, j.SessionID, j.RunID)
-		return err
-	})
+	defer r.rejoin()
+	err := r.load(ctx)
+	if err == nil && r.suspect() {
+		err = r.separate(ctx)
+	}
 	if errors.Is(err, ErrBadState) {
 		return r.endBadRun(ctx)
 	}
@@ -75,6 +81,13 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 		return r.handBack(ctx)
 	}
 	return err
+}
+
+func (r *runner) load(ctx context.Context) error {
+	return r.patiently(ctx, func() (err error) {
+		r.state, err = r.engine.Log.Load(ctx, r.job.TenantID, r.job.SessionID, r.job.RunID)
+		return err
+	})
 }
 
 // runner advances one run under one lease. It is used by one goroutine.
@@ -124,6 +137,9 @@ type runner struct {
 	graceEnds time.Time
 	// retryIn is how long to wait before the failed model call is made again.
 	retryIn time.Duration
+	// alone ends the time in which no other suspect run is in this process; nil if
+	// others may be.
+	alone func()
 	// turnEnded is the last turn for which OnTurnEnd was called.
 	turnEnded int
 }
@@ -357,6 +373,9 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	r.epoch = r.run().Epoch
 	r.facts, r.rulings, r.cut, r.asked = nil, nil, nil, nil
 	clear(r.said)
+	if r.run().Takeovers == 0 {
+		r.rejoin() // it has finished a step
+	}
 	return false, nil
 }
 

@@ -92,3 +92,50 @@ func (f *fleet) checkGrowingDelays(t *testing.T, facts []fact, deaths int) {
 		}
 	}
 }
+
+// TestKillByARunDoesNotGiveUpTheOneBesideIt: a run that is slower than the other
+// one kills its process is not given up with it.
+func TestKillByARunDoesNotGiveUpTheOneBesideIt(t *testing.T) {
+	t.Parallel()
+	if !fullSize() {
+		t.Skip("takes as long as five deaths with growing delays: make test-full-size")
+	}
+	f := newFleet(t)
+	front := f.add(t, "--roles", "api")
+	sessions := []string{newSession(t, front), newSession(t, front)}
+	// Both are queued when the first worker comes, and slow is in its step when
+	// the other one kills it.
+	slow, _ := startRun(t, front, sessions[0], "pause r")
+	killer, _ := startRun(t, front, sessions[1], toolDie+" 9 r")
+	worker := f.add(t, "--roles", "worker")
+	tick := time.NewTicker(50 * time.Millisecond)
+	t.Cleanup(tick.Stop)
+	kept := false
+	for scalar[string](t, f.db, `SELECT status FROM agentd.runs WHERE id = $1`, killer) != "failed" {
+		select {
+		case <-worker.done:
+			f.alive = f.alive[:1]
+			worker = f.add(t, "--roles", "worker")
+		case <-tick.C:
+		}
+		// The slow one came first, and holds the only place until it is done.
+		if !kept && scalar[bool](t, f.db, `
+			SELECT EXISTS (SELECT FROM agentd.events WHERE run_id = $1 AND payload ->> 'cause' = 'crowded')`, killer) {
+			kept = true
+			f.open(t, f.gate)
+		}
+	}
+	if p := only[event.RunFailed](t, ofRun(checkSession(t, f, sessions[1]), killer)); p.Reason != event.FailPoisoned {
+		t.Errorf("the killer failed as %+v", p)
+	}
+	f.open(t, f.gate)
+	if status := f.awaitEnd(t, slow); status != "completed" {
+		t.Errorf("the slow run is %s", status)
+	}
+	facts := ofRun(checkSession(t, f, sessions[0]), slow)
+	checkRun(t, facts)
+	if n := len(decoded[event.RunReleased](t, facts)); n == 0 || n > 3 {
+		t.Errorf("%d workers died over the slow run, want those that it shared with the other one", n)
+	}
+	f.verify(t)
+}

@@ -116,6 +116,9 @@ type Config struct {
 	// Grace is how long Stop lets each run finish its current step, 0 for
 	// 20 s. Afterwards the step is interrupted and the run handed back.
 	Grace time.Duration
+
+	// place is taken while a run is in the process that has to be apart.
+	place chan struct{}
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -125,6 +128,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	c.place = make(chan struct{}, 1)
 	if c.MaxWorkers == 0 {
 		c.MaxWorkers = 1000
 	}

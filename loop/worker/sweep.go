@@ -37,6 +37,7 @@ const (
 	causeDue     = "due"
 	causeJobLost = "job_lost"
 	causeResumed = "resumed"
+	causeCrowded = "crowded"
 )
 
 // sweeper finds workers that are dead and runs that nobody advances. Every

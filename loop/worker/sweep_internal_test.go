@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -83,6 +84,9 @@ func (f *fakes) Advance(context.Context, loop.Job, loop.Holder) error {
 	}
 	if f.broken == "lease" {
 		return loop.ErrLeaseLost
+	}
+	if strings.HasPrefix(f.broken, "crowded") || f.broken == "requeue r crowded" {
+		return loop.ErrCrowded
 	}
 	return f.ask("Advance")
 }
@@ -222,7 +226,7 @@ func TestOnlyWhatLastsIsTakenForLeftBehind(t *testing.T) {
 // TestWorkNeverFails: River would try again.
 func TestWorkNeverFails(t *testing.T) {
 	t.Parallel()
-	for _, broken := range []string{"", "Advance", "lease", "panic"} {
+	for _, broken := range []string{"", "Advance", "lease", "panic", "crowded", "requeue r crowded"} {
 		f := &fakes{broken: broken}
 		inc := newFakeIncarnation(f)
 		job := &river.Job[Args]{Args: Args{RunID: "r"}}
@@ -232,6 +236,9 @@ func TestWorkNeverFails(t *testing.T) {
 		if inc.runs.has("r") {
 			t.Errorf("%q: the run still counts as running", broken)
 		}
+		if again := slices.Contains(f.asked, "requeue r crowded"); again != strings.Contains(broken, "crowded") {
+			t.Errorf("%q: asked for %q", broken, f.asked)
+		}
 	}
 	f := &fakes{}
 	inc := newFakeIncarnation(f)
@@ -239,4 +246,40 @@ func TestWorkNeverFails(t *testing.T) {
 	if err := (&advance{inc: inc}).Work(t.Context(), &river.Job[Args]{}); err != nil || len(f.asked) > 0 {
 		t.Errorf("a worker that is over asked the engine (%v), error %v", f.asked, err)
 	}
+}
+
+func TestOneAtATimeIsApart(t *testing.T) {
+	t.Parallel()
+	inc := newFakeIncarnation(&fakes{})
+	inc.cfg.Lease, inc.cfg.place, inc.leaving = time.Hour, make(chan struct{}, 1), make(chan struct{})
+	first, ok := inc.alone(t.Context())
+	if !ok {
+		t.Fatal("nobody is there, and it is kept out")
+	}
+	inc.cfg.Lease = time.Nanosecond
+	if _, ok := inc.alone(t.Context()); ok {
+		t.Error("two are apart at the same time")
+	}
+	inc.cfg.Lease = time.Hour
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, ok := inc.alone(ended); ok {
+		t.Error("two are apart at the same time, and one has ended")
+	}
+	first()
+	first() // it may be said twice, and frees no other's place
+	second, ok := inc.alone(t.Context())
+	if !ok {
+		t.Error("the first has left, and the second is kept out")
+	}
+	close(inc.leaving)
+	if done, ok := inc.alone(t.Context()); !ok {
+		t.Error("a worker that leaves keeps its runs")
+	} else {
+		done()
+	}
+	if len(inc.cfg.place) != 1 {
+		t.Error("the second has lost its place")
+	}
+	second()
 }

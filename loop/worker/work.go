@@ -13,6 +13,7 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 const (
@@ -76,7 +77,7 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 		}
 	}()
 	err := inc.cfg.Engine.Advance(ctx, j, loop.Holder{
-		WorkerID: inc.id, Leaving: inc.leaving, Interrupt: inc.interrupt, Paused: inc.paused.covers,
+		WorkerID: inc.id, Leaving: inc.leaving, Interrupt: inc.interrupt, Paused: inc.paused.covers, Alone: inc.alone,
 	})
 	var held *loop.PausedError
 	switch {
@@ -84,6 +85,8 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 	case errors.As(err, &held):
 		inc.paused.hold(j, held.Agent)
 		log.InfoContext(ctx, "run is paused and stays queued", "agent", held.Agent)
+	case errors.Is(err, loop.ErrCrowded):
+		log.InfoContext(ctx, "run is not claimed beside another one over which workers have died", "error", a.again(ctx, j))
 	case errors.Is(err, loop.ErrLeaseLost):
 		log.WarnContext(ctx, "run was taken away")
 	case inc.isOver():
@@ -92,6 +95,12 @@ func (a *advance) Work(ctx context.Context, job *river.Job[Args]) error {
 		log.ErrorContext(ctx, "run was not advanced", "error", err)
 	}
 	return nil
+}
+
+// again queues a run that was not claimed. If that fails, its job counts as lost.
+func (a *advance) again(ctx context.Context, j loop.Job) error {
+	_, err := a.inc.cfg.Commands.Requeue(ctx, j, causeCrowded, event.System("worker:"+a.inc.id))
+	return err
 }
 
 // running counts the runs that the engine has in its hands. The zero value is
