@@ -39,7 +39,7 @@ func (s *approvalService) ListApprovals(ctx context.Context, req *connect.Reques
 	if err != nil {
 		return nil, s.blamePageOfRun(ctx, err, tenantID, filter.SessionID, filter.RunID, pg)
 	}
-	page, next := cut(list, pg, func(a loop.ApprovalInfo) string { return a.ID }, wireApproval)
+	page, next := cut(list, pg, func(a loop.ApprovalInfo) string { return a.ID }, wireApproval(principalOf(ctx)))
 	return connect.NewResponse(&agentdv1.ListApprovalsResponse{Approvals: page, NextPageToken: next}), nil
 }
 
@@ -58,11 +58,12 @@ func (s *approvalService) GetApproval(ctx context.Context, req *connect.Request[
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.Reader.GetApproval(ctx, principalOf(ctx).tenantID, id)
+	p := principalOf(ctx)
+	a, err := s.Reader.GetApproval(ctx, p.tenantID, id)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentdv1.GetApprovalResponse{Approval: wireApproval(a)}), nil
+	return connect.NewResponse(&agentdv1.GetApprovalResponse{Approval: wireApproval(p)(a)}), nil
 }
 
 func (s *approvalService) DecideApproval(ctx context.Context, req *connect.Request[agentdv1.DecideApprovalRequest]) (*connect.Response[agentdv1.DecideApprovalResponse], error) {
@@ -71,28 +72,27 @@ func (s *approvalService) DecideApproval(ctx context.Context, req *connect.Reque
 	if err != nil {
 		return nil, err
 	}
-	approve, outcome, err := checkDecision(m.GetDecision())
-	if err != nil {
+	p := principalOf(ctx)
+	cmd := loop.DecideApproval{
+		TenantID: p.tenantID, ApprovalID: id, Reason: m.GetReason(), Actor: p.actor,
+		ArgumentsSHA256: strings.ToLower(m.GetArgumentsSha256()), Sanitized: proseRepaired(ctx),
+	}
+	if err := checkDecision(m, &cmd); err != nil {
 		return nil, err
 	}
 	if err := checkLength("reason", m.GetReason(), maxReason); err != nil {
 		return nil, err
 	}
-	p := principalOf(ctx)
 	// Reading first hides the approvals of deleted sessions.
 	if _, err := s.Reader.GetApproval(ctx, p.tenantID, id); err != nil {
 		return nil, err
 	}
-	_, err = s.Commands.DecideApproval(ctx, loop.DecideApproval{
-		TenantID: p.tenantID, ApprovalID: id, Approve: approve, Outcome: outcome, Reason: m.GetReason(), Actor: p.actor,
-		ArgumentsSHA256: strings.ToLower(m.GetArgumentsSha256()), Sanitized: proseRepaired(ctx),
-	})
-	if err != nil {
+	if _, err := s.Commands.DecideApproval(ctx, cmd); err != nil {
 		return nil, err
 	}
 	a, err := s.Reader.GetApproval(ctx, p.tenantID, id)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&agentdv1.DecideApprovalResponse{Approval: wireApproval(a)}), nil
+	return connect.NewResponse(&agentdv1.DecideApprovalResponse{Approval: wireApproval(p)(a)}), nil
 }

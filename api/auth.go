@@ -30,13 +30,23 @@ func principalOf(ctx context.Context) principal {
 	return p
 }
 
+// The callers of a server: with an API key there is one, and without it another.
+var (
+	localCaller = event.Actor{Kind: event.ActorPrincipal, ID: "local"}
+	keyCaller   = event.Actor{Kind: event.ActorKey, ID: "default"}
+)
+
+// Callers are all that a server can know its callers as: who else is named
+// somewhere, for approvals say, never comes.
+func Callers() []event.Actor { return []event.Actor{localCaller, keyCaller} }
+
 // guard lets those through who may call, and puts the principal into the
 // request's context.
 func (s *server) guard(next http.Handler) http.Handler {
-	check, p := localOnly, principal{tenantID: tenant, actor: event.Actor{Kind: event.ActorPrincipal, ID: "local"}}
+	check, p := localOnly, principal{tenantID: tenant, actor: localCaller}
 	if s.APIKey != "" {
 		check = bearer(s.APIKey)
-		p.actor = event.Actor{Kind: event.ActorKey, ID: "default"}
+		p.actor = keyCaller
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r); err != nil {

@@ -63,6 +63,7 @@ var foreseen = []struct {
 	{loop.ErrKeyReused, connect.CodeAlreadyExists, "idempotency_key_reused", "the idempotency key was used for another request: send a fresh one"},
 	{loop.ErrBlocked, connect.CodePermissionDenied, "input_blocked", "the message was refused by a check"},
 	{loop.ErrDecided, connect.CodeAborted, "already_decided", "the approval is already decided"},
+	{loop.ErrNotApprover, connect.CodePermissionDenied, "not_an_approver", "the approval is for others to decide"},
 	{loop.ErrRunEnded, connect.CodeFailedPrecondition, "run_ended", "the run has already ended"},
 	{loop.ErrBadState, connect.CodeFailedPrecondition, "bad_state", "the stored state of the run is broken"},
 	{loop.ErrNotRetryable, connect.CodeFailedPrecondition, "not_retryable", "the run cannot be retried"},
@@ -126,6 +127,7 @@ func (f *failure) addWhy(err error) {
 		busy    *loop.BusyError
 		blocked *loop.BlockedError
 		decided *loop.DecidedError
+		barred  *loop.ApproverError
 		retry   *loop.RetryError
 		bad     *loop.BadStateError
 	)
@@ -139,6 +141,8 @@ func (f *failure) addWhy(err error) {
 	case errors.As(err, &blocked):
 		f.message = blocked.Error()
 		f.detail.Blocked = &agentdv1.BlockReason{Code: blocked.ReasonCode, Text: blocked.Reason}
+	case errors.As(err, &barred):
+		f.message = barred.Error()
 	case errors.As(err, &decided):
 		f.message = decided.Error()
 		f.detail.Decided = &agentdv1.EarlierDecision{

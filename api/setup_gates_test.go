@@ -34,12 +34,13 @@ func (b *backend) approvals(ctx context.Context, tenantID, sessionID string) ([]
 			list = append(list, loop.ApprovalInfo{
 				ID: p.ApprovalID, TenantID: tenantID, SessionID: sessionID, RunID: e.RunID, Turn: e.Turn, CallID: p.CallID,
 				Name: p.Name, Arguments: p.Arguments, ArgumentsSHA256: p.ArgumentsSHA256,
-				RequestedBy: p.By, Reason: p.Reason, RequestedAt: e.At,
+				RequestedBy: p.By, Reason: p.Reason, RequestedAt: e.At, ChangedFrom: p.ChangedFrom, Approvers: p.Approvers,
 			})
 		case event.ApprovalDecided:
 			i := slices.IndexFunc(list, func(a loop.ApprovalInfo) bool { return a.ID == p.ApprovalID })
 			a := &list[i]
 			a.Decision, a.DecidedBy, a.DecisionReason, a.DecidedAt = p.Decision, e.Actor, p.Reason, &e.At
+			a.EditedArguments, a.EditedSHA256 = p.EditedArguments, p.EditedSHA256
 		}
 	}
 	slices.Reverse(list)
@@ -124,6 +125,8 @@ func (b *backend) withHooks(t *testing.T) (advance func(t *testing.T, sessionID,
 			}, nil
 		}),
 	}
+	tools := []loop.Tool{looptest.Says(toolName, "sent")}
+	b.Tools = map[string][]loop.Tool{"main": tools}
 	asker := &hooks.Asker{HookSet: h.Set().Digest}
 	b.Hooks, b.Asker = h, asker
 	call := looptest.Answer(looptest.ToolCall("a", toolName, `{"text":"hi"}`), looptest.ToolCall("b", toolName, `{"text":"ho"}`), looptest.Finish(stream.FinishToolCalls))
@@ -131,7 +134,7 @@ func (b *backend) withHooks(t *testing.T) (advance func(t *testing.T, sessionID,
 		Log: b.Log, NewID: uuid.NewString, Now: time.Now, Logger: slog.New(slog.DiscardHandler), Hooks: h, Asker: asker,
 		Agents: map[string]loop.Agent{"main": {
 			Name: "main", Model: looptest.Answers(call, looptest.Answer(looptest.Text("Sent."), looptest.Finish(stream.FinishStop))), ModelName: "m",
-			Tools: []loop.Tool{looptest.Says(toolName, "sent")}, Permissions: []loop.Permission{{Tools: toolName, Mode: loop.PermissionAsk}},
+			Tools: tools, Approvers: b.approvers, Permissions: []loop.Permission{{Tools: toolName, Mode: loop.PermissionAsk}},
 		}},
 	}
 	return func(t *testing.T, sessionID, runID string, ticket int64) {

@@ -41,6 +41,8 @@ type backend struct {
 	sessions []string
 	// fail is what every call returns, if it is set.
 	fail error
+	// approvers may answer what the runs of withHooks ask; nil is everybody.
+	approvers []string
 	// reads counts the events that were handed out by Next.
 	reads int
 }

@@ -103,22 +103,27 @@ func pageSize(asked int32, fallback, limit int) (int, error) {
 	return min(int(asked), limit), nil
 }
 
-// checkDecision reports whether the answer is yes, or what became of a call of
-// unknown outcome.
-func checkDecision(d agentdv1.ApprovalDecision) (approve bool, outcome event.ApprovalDecision, err error) {
-	switch d {
-	case agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE:
-		return true, "", nil
-	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY:
-		return false, "", nil
-	case agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED:
-		return false, event.DecisionHappened, nil
-	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN:
-		return false, event.DecisionDidNotHappen, nil
-	case agentdv1.ApprovalDecision_APPROVAL_DECISION_UNSPECIFIED:
+// checkDecision fills in what the answer is.
+func checkDecision(m *agentdv1.DecideApprovalRequest, cmd *loop.DecideApproval) error {
+	edit := m.GetDecision() == agentdv1.ApprovalDecision_APPROVAL_DECISION_EDIT
+	if !edit && m.GetArguments() != "" {
+		return invalid("arguments", "go with APPROVAL_DECISION_EDIT and no other answer")
 	}
-	return false, "", invalid("decision", "is no answer: send APPROVAL_DECISION_APPROVE or APPROVAL_DECISION_DENY, "+
-		"or for an outcome APPROVAL_DECISION_HAPPENED or APPROVAL_DECISION_DID_NOT_HAPPEN")
+	switch m.GetDecision() {
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE:
+		cmd.Approve = true
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY:
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_EDIT:
+		cmd.Arguments = &m.Arguments
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_HAPPENED:
+		cmd.Outcome = event.DecisionHappened
+	case agentdv1.ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN:
+		cmd.Outcome = event.DecisionDidNotHappen
+	default:
+		return invalid("decision", "is no answer: send APPROVAL_DECISION_APPROVE, APPROVAL_DECISION_DENY or APPROVAL_DECISION_EDIT, "+
+			"or for an outcome APPROVAL_DECISION_HAPPENED or APPROVAL_DECISION_DID_NOT_HAPPEN")
+	}
+	return nil
 }
 
 // page is pageOf for most lists.

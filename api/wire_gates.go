@@ -14,28 +14,43 @@ func wireActor(a event.Actor) *agentdv1.Actor {
 	return &agentdv1.Actor{Kind: string(a.Kind), Id: a.ID}
 }
 
-func wireApproval(a loop.ApprovalInfo) *agentdv1.Approval {
-	w := &agentdv1.Approval{
-		Id:              a.ID,
-		SessionId:       a.SessionID,
-		RunId:           a.RunID,
-		Turn:            uint32(a.Turn),
-		CallId:          a.CallID,
-		Kind:            wireApprovalKind(a.Kind),
-		ToolName:        a.Name,
-		Arguments:       a.Arguments,
-		ArgumentsSha256: a.ArgumentsSHA256,
-		RequestedBy:     a.RequestedBy,
-		Reason:          a.Reason,
-		Status:          wireApprovalStatus(a.Decision),
-		RequestedAt:     timestamppb.New(a.RequestedAt),
-		DecidedAt:       wireTime(a.DecidedAt),
-		DecisionReason:  a.DecisionReason,
+// wireApproval is an approval as the caller sees it.
+func wireApproval(to principal) func(loop.ApprovalInfo) *agentdv1.Approval {
+	return func(a loop.ApprovalInfo) *agentdv1.Approval {
+		w := &agentdv1.Approval{
+			Id:              a.ID,
+			SessionId:       a.SessionID,
+			RunId:           a.RunID,
+			Turn:            uint32(a.Turn),
+			CallId:          a.CallID,
+			Kind:            wireApprovalKind(a.Kind),
+			ToolName:        a.Name,
+			Arguments:       a.Arguments,
+			ArgumentsSha256: a.ArgumentsSHA256,
+			RequestedBy:     a.RequestedBy,
+			Reason:          a.Reason,
+			Status:          wireApprovalStatus(a.Decision),
+			RequestedAt:     timestamppb.New(a.RequestedAt),
+			ExpiresAt:       wireTime(a.ExpiresAt),
+			Approvers:       a.Approvers,
+			MayDecide:       a.Decision == "" && loop.MayDecide(a.Approvers, to.actor),
+			DecidedAt:       wireTime(a.DecidedAt),
+			DecisionReason:  a.DecisionReason,
+			EditedSha256:    a.EditedSHA256,
+			ChangedFrom:     a.ChangedFrom,
+		}
+		if a.DecidedAt != nil {
+			w.DecidedBy = wireActor(a.DecidedBy)
+		}
+		if a.EditedArguments != nil {
+			w.EditedArguments = *a.EditedArguments
+			w.EditPatchJson = loop.ArgumentsPatch(a.Arguments, *a.EditedArguments)
+		}
+		if a.ChangedFrom != nil {
+			w.ChangePatchJson = loop.ArgumentsPatch(*a.ChangedFrom, a.Arguments)
+		}
+		return w
 	}
-	if a.DecidedAt != nil {
-		w.DecidedBy = wireActor(a.DecidedBy)
-	}
-	return w
 }
 
 func wireApprovalStatus(d event.ApprovalDecision) agentdv1.ApprovalStatus {
@@ -52,6 +67,10 @@ func wireApprovalStatus(d event.ApprovalDecision) agentdv1.ApprovalStatus {
 		return agentdv1.ApprovalStatus_APPROVAL_STATUS_HAPPENED
 	case event.DecisionDidNotHappen:
 		return agentdv1.ApprovalStatus_APPROVAL_STATUS_DID_NOT_HAPPEN
+	case event.DecisionEdited:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_EDITED
+	case event.DecisionExpired:
+		return agentdv1.ApprovalStatus_APPROVAL_STATUS_EXPIRED
 	}
 	return agentdv1.ApprovalStatus_APPROVAL_STATUS_UNSPECIFIED
 }

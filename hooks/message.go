@@ -99,6 +99,9 @@ const (
 	ReasonBlocked ResultReason = "blocked"
 	// ReasonDenied: a person refused the call; nothing ran.
 	ReasonDenied ResultReason = "denied"
+	// ReasonExpired: people were asked about the call, and nobody answered in
+	// time; nothing ran.
+	ReasonExpired ResultReason = "expired"
 	// ReasonWithheld: the tool ran, and a hook keeps its output back.
 	ReasonWithheld ResultReason = "withheld"
 	// ReasonLimit: the run had reached a limit of its agent before the call's

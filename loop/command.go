@@ -27,6 +27,10 @@ type Commands struct {
 	// session is active, by the name of the agent that is asked for and where
 	// the request does not say it. Who is not in it rejects.
 	Policies map[string]event.Policy
+	// Tools are those of the agents, by name: arguments that a person gives a
+	// call have to fit them. What is not in it is checked where the call runs, and
+	// nowhere else.
+	Tools map[string][]Tool
 	// Hooks are asked about messages and told of runs that end here; only
 	// BeforeInput and OnRunEnd are used. Asker may be nil without the former.
 	Hooks hooks.Hooks

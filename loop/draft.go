@@ -187,6 +187,7 @@ const (
 	textLimit      = "This call was not run: the run reached a limit of its agent first."
 	textNotAgain   = "This call was not run: it was interrupted, and a person said that it had not taken effect; then the run ended."
 	textConfirmed  = "The tool was interrupted, and a person confirmed that it has run. Its output is unknown. It was not run again."
+	textExpired    = "This call needs a person's yes, and nobody answered in time. It was not run."
 	textOutputLost = "executed; output lost before it was checked. The tool was not run again."
 )
 
@@ -199,14 +200,17 @@ func closedResult(newID func() string, c Call) event.ToolResult {
 	}
 	switch c.Status {
 	case CallStarted:
-		p.Reason, p.Content = hooks.ReasonOutcomeUnknown, textOutcomeUnknown
+		p.Reason, p.Content = hooks.ReasonOutcomeUnknown, c.noted(textOutcomeUnknown)
 	case CallExecuted:
-		p.Reason, p.Content = hooks.ReasonOutputLost, textOutputLost
+		p.Reason, p.Content = hooks.ReasonOutputLost, c.noted(textOutputLost)
 	case CallConfirmed:
-		p.Reason, p.Content, p.IsError = hooks.ReasonConfirmed, textConfirmed, false
+		p.Reason, p.Content, p.IsError = hooks.ReasonConfirmed, c.noted(textConfirmed), false
 	case CallDenied:
 		p.Reason, p.Content = hooks.ReasonDenied, deniedText(c)
-	case CallNone, CallProposed, CallBlocked, CallAwaiting, CallApproved, CallDone:
+		if c.Decision == event.DecisionExpired {
+			p.Reason, p.Content = hooks.ReasonExpired, textExpired
+		}
+	case CallNone, CallProposed, CallBlocked, CallAwaiting, CallApproved, CallEdited, CallDone:
 		p.Reason, p.Content = hooks.ReasonCancelled, textNotRun
 		if c.Attempt > 0 && c.Status == CallApproved {
 			p.Content = textNotAgain
@@ -215,7 +219,7 @@ func closedResult(newID func() string, c Call) event.ToolResult {
 	return p
 }
 
-// final is what runs: what the model wrote, or what hooks made of it.
+// final is what runs: what the model wrote, or what hooks or people made of it.
 func (c Call) final() string {
 	if c.Final != nil {
 		return *c.Final

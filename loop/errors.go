@@ -3,6 +3,7 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -35,6 +36,10 @@ var (
 	ErrBlocked = errors.New("message was blocked")
 	// ErrDecided: the approval has another answer already.
 	ErrDecided = errors.New("approval is already decided")
+	// ErrExpired: the time to answer the approval is over.
+	ErrExpired = errors.New("approval has expired")
+	// ErrNotApprover: the approval is for others to decide.
+	ErrNotApprover = errors.New("approval is for others to decide")
 	// ErrRunEnded: the run is in a terminal state.
 	ErrRunEnded = errors.New("run has ended")
 	// ErrBadState: what is stored of the run cannot be read, and so nobody can
@@ -104,11 +109,30 @@ type DecidedError struct {
 
 // Error says what was decided, by whom and when.
 func (e *DecidedError) Error() string {
+	if e.Decision == event.DecisionExpired {
+		return "the approval has expired: nobody answered in time, which was noted at " + e.At.UTC().Format(time.RFC3339)
+	}
 	return fmt.Sprintf("the approval was already decided: %s by %s %s at %s", e.Decision, e.By.Kind, e.By.ID, e.At.UTC().Format(time.RFC3339))
 }
 
 // Unwrap returns [ErrDecided].
 func (e *DecidedError) Unwrap() error { return ErrDecided }
+
+// ApproverError is an answer of somebody who may not give it. It unwraps to
+// [ErrNotApprover].
+type ApproverError struct {
+	Actor event.Actor
+	// Approvers are the globs that the actor's id fits none of.
+	Approvers []string
+}
+
+// Error says who may answer.
+func (e *ApproverError) Error() string {
+	return fmt.Sprintf("the approval is for %s to decide, and not for %s %s", strings.Join(e.Approvers, ", "), e.Actor.Kind, e.Actor.ID)
+}
+
+// Unwrap returns [ErrNotApprover].
+func (e *ApproverError) Unwrap() error { return ErrNotApprover }
 
 // BusyError is a run refused because another one is active. It unwraps to
 // [ErrBusy], or to [ErrQueueFull].

@@ -151,7 +151,7 @@ func (r *runner) heard(ctx context.Context, x execution) error {
 	ran, res := r.executed(x)
 	r.facts = append(r.facts, ran)
 	if r.engine.Hooks.AfterToolCall == nil {
-		r.facts = append(r.facts, res)
+		r.facts = append(r.facts, r.noted(res))
 		return nil
 	}
 	r.unreviewed = append(r.unreviewed, outcome{x.call, res})
@@ -168,7 +168,7 @@ func (r *runner) reviewNext(ctx context.Context) error {
 	if err := r.review(ctx, o.call, &o.res); err != nil {
 		return err
 	}
-	r.facts = append(r.facts, o.res)
+	r.facts = append(r.facts, r.noted(o.res))
 	return nil
 }
 

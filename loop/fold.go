@@ -277,18 +277,19 @@ func (c Call) apply(e event.Event, p event.Payload) Call {
 	switch p := p.(type) {
 	case event.ApprovalRequested:
 		if c.ApprovalID != "" {
-			c.Earlier = append(slices.Clip(c.Earlier), Question{
-				ApprovalID: c.ApprovalID, Asked: c.Asked, Decision: c.Decision, DecidedBy: c.DecidedBy, DecidedAt: c.DecidedAt,
-			})
+			c.Earlier = append(slices.Clip(c.Earlier), c.Question)
 		}
-		c.ApprovalID, c.Asked = p.ApprovalID, p.Kind
-		c.Decision, c.DecisionReason, c.DecidedBy, c.DecidedAt = "", "", event.Actor{}, time.Time{}
-		if p.Arguments != c.Arguments {
-			c.Final = &p.Arguments
-		}
+		c.Question = Question{ApprovalID: p.ApprovalID, Asked: p.Kind, ArgumentsSHA256: p.ArgumentsSHA256, Approvers: p.Approvers}
+		c.DecisionReason = ""
+		c = c.with(p.Arguments)
 	case event.ApprovalDecided:
 		c.Decision, c.DecisionReason, c.DecidedBy, c.DecidedAt = p.Decision, p.Reason, e.Actor, e.At
 		c.Status = StatusAfter(p.Decision)
+		if c.Status == CallEdited {
+			c.EditedSHA256 = p.EditedSHA256
+			c.Edits++
+			c = c.with(*p.EditedArguments)
+		}
 	case event.ToolStarted:
 		c.Attempt = p.Attempt
 		if p.Arguments != nil {
@@ -298,6 +299,15 @@ func (c Call) apply(e event.Event, p event.Payload) Call {
 		c.Success, c.SHA256, c.Bytes = p.Success, p.SHA256, p.Bytes
 	case event.ToolResult:
 		c.IsError, c.Reason, c.ResultMessageID = p.IsError, p.Reason, p.MessageID
+	}
+	return c
+}
+
+// with is the call with these arguments, if they are not what the model wrote.
+func (c Call) with(arguments string) Call {
+	c.Final = nil
+	if arguments != c.Arguments {
+		c.Final = &arguments
 	}
 	return c
 }

@@ -3,6 +3,7 @@ package loop_test
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -23,10 +24,11 @@ func anyEvent(t *rapid.T) event.Event {
 	typ := rapid.SampledFrom(types).Draw(t, "type")
 	fields := map[string]any{
 		"ticket": n.Draw(t, "ticket"), "epoch": n.Draw(t, "epoch"), "attempt": n.Draw(t, "attempt"), "number": n.Draw(t, "number"),
-		"call_id": id.Draw(t, "call"), "approval_id": id.Draw(t, "approval"), "decision": rapid.SampledFrom([]event.ApprovalDecision{"", "approved", "denied", "cancelled"}).Draw(t, "decision"), "message_id": id.Draw(t, "message"), "tenant_id": "t", "text": rapid.String().Draw(t, "text"),
+		"call_id": id.Draw(t, "call"), "approval_id": id.Draw(t, "approval"), "decision": rapid.SampledFrom([]event.ApprovalDecision{"", "approved", "denied", "cancelled", "edited", "expired"}).Draw(t, "decision"), "message_id": id.Draw(t, "message"), "tenant_id": "t", "text": rapid.String().Draw(t, "text"),
 		"lane": rapid.SampledFrom([]stream.Lane{stream.LaneText, stream.LaneReasoning, "odd"}).Draw(t, "lane"), "block_id": id.Draw(t, "block"),
 		"cause": rapid.SampledFrom([]string{"worker_dead", event.QueuedForRetry}).Draw(t, "cause"), "title": rapid.String().Draw(t, "title"),
-		"metadata": map[string]any{"k": "v"}, "from_message_id": id.Draw(t, "from"), "message_ids": rapid.SliceOfN(id, 0, 2).Draw(t, "replaced"), "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
+		"edited_arguments": rapid.SampledFrom([]*string{nil, new("{}"), new(`{"n":2}`)}).Draw(t, "edited"),
+		"metadata":         map[string]any{"k": "v"}, "from_message_id": id.Draw(t, "from"), "message_ids": rapid.SliceOfN(id, 0, 2).Draw(t, "replaced"), "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
 	}
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -144,7 +146,7 @@ func following(t testing.TB, s loop.State) []event.Event {
 		event.ToolResult{CallID: "c2", MessageID: "t2", Content: "seen too"},
 		event.ApprovalRequested{ApprovalID: "ap2", CallID: "c2", Name: "look", Arguments: "{}", By: "permission"},
 		event.ApprovalDecided{ApprovalID: "ap2", CallID: "c2", Decision: event.DecisionApproved},
-		denied, event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionCancelled},
+		denied, edited, expired, event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionCancelled},
 	} {
 		if e := numbered(candidateFor(t, s, p), s.LastSeq+1); loop.Allows(s, e) == nil {
 			out = append(out, e)
@@ -314,7 +316,7 @@ func TestFoldKeepsWhatWasApproved(t *testing.T) {
 		t.Errorf("run %+v; want it held by nobody", r)
 	}
 	for decision, want := range map[event.ApprovalDecision]loop.CallStatus{
-		event.DecisionApproved: loop.CallApproved, event.DecisionDenied: loop.CallDenied, event.DecisionCancelled: loop.CallDenied, "": loop.CallDenied, "maybe": loop.CallDenied,
+		event.DecisionApproved: loop.CallApproved, event.DecisionDenied: loop.CallDenied, event.DecisionCancelled: loop.CallDenied, event.DecisionExpired: loop.CallDenied, "": loop.CallDenied, "maybe": loop.CallDenied,
 	} {
 		s := scenes()["waiting"].build(t)
 		s = loop.Fold(s, numbered(fact(t, 1, event.ApprovalDecided{CallID: "c1", Decision: decision}), s.LastSeq+1))
@@ -341,8 +343,36 @@ func TestFoldKeepsEveryQuestion(t *testing.T) {
 	if c.Status != loop.CallStarted || c.Attempt != 2 || c.ApprovalID != "ap2" || c.Asked != event.ApprovalOfOutcome || c.Decision != event.DecisionDidNotHappen {
 		t.Errorf("call %+v", c)
 	}
-	if want := []loop.Question{{ApprovalID: "ap1", Decision: event.DecisionApproved, DecidedBy: looptest.Tester, DecidedAt: at}}; !slices.Equal(c.Earlier, want) {
+	if want := []loop.Question{{ApprovalID: "ap1", Decision: event.DecisionApproved, DecidedBy: looptest.Tester, DecidedAt: at}}; !reflect.DeepEqual(c.Earlier, want) {
 		t.Errorf("earlier %+v; want %+v", c.Earlier, want)
+	}
+}
+
+// TestFoldKeepsWhatAPersonGave: it is what runs, until hooks make something else
+// of it.
+func TestFoldKeepsWhatAPersonGave(t *testing.T) {
+	t.Parallel()
+	s := scenes()["call edited"].build(t)
+	r, _ := s.Run("run")
+	c := r.Turns[0].Calls[0]
+	if c.Arguments != "{}" || c.Final == nil || *c.Final != *edited.EditedArguments || c.Edits != 1 || c.EditedSHA256 != "00ff" {
+		t.Errorf("call %+v", c)
+	}
+	given := *edited.EditedArguments
+	for _, p := range []event.Payload{
+		event.ApprovalRequested{ApprovalID: "ap2", CallID: "c1", Name: "look", Arguments: "{}", By: "BeforeToolCall", ChangedFrom: &given},
+		event.ApprovalDecided{ApprovalID: "ap2", CallID: "c1", Decision: event.DecisionApproved},
+	} {
+		e := numbered(fact(t, 1, p), s.LastSeq+1)
+		if err := loop.Allows(s, e); err != nil {
+			t.Fatal(err)
+		}
+		s = loop.Fold(s, e)
+	}
+	r, _ = s.Run("run")
+	c = r.Turns[0].Calls[0]
+	if c.Final != nil || c.Edits != 1 || c.EditedSHA256 != "" || len(c.Earlier) != 1 || c.Earlier[0].EditedSHA256 != "00ff" {
+		t.Errorf("changed back to what the model wrote: %+v", c)
 	}
 }
 

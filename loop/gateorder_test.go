@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -136,6 +137,13 @@ func lines(all []string) string {
 func permit(b *looptest.Bench, all ...loop.Permission) {
 	agent := b.Engine.Agents["demo"]
 	agent.Permissions = all
+	b.Engine.Agents["demo"] = agent
+}
+
+// hurry gives people so long to answer.
+func hurry(b *looptest.Bench, timeout time.Duration) {
+	agent := b.Engine.Agents["demo"]
+	agent.ApprovalTimeout = timeout
 	b.Engine.Agents["demo"] = agent
 }
 

@@ -57,7 +57,7 @@ func (r *runner) passTools(ctx context.Context, d *draft, st *step, agent Agent)
 // passCall returns the ruling that ends the run, if there is one.
 func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c Call) (over *ruling[hooks.BeforeToolCall], err error) {
 	switch c.Status {
-	case CallProposed:
+	case CallProposed, CallEdited:
 		return r.passProposed(ctx, d, agent, t, c)
 	case CallApproved:
 		tool, ok := agent.tool(c.Name)
@@ -85,7 +85,7 @@ func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c 
 			return nil, r.clear(ctx, d, t, c, tool, c.final(), nil)
 		}
 		if c.Status == CallStarted && agent.OnUnknown == UnknownAsk && !agent.Unattended {
-			d.add(askOutcome(r.engine.NewID(), c))
+			d.add(askOutcome(r.engine.NewID(), agent, c))
 			return nil, nil
 		}
 		d.add(closedResult(r.engine.NewID, c))
@@ -97,7 +97,8 @@ func (r *runner) passCall(ctx context.Context, d *draft, agent Agent, t Turn, c 
 }
 
 // passProposed is the order of the checks: lookup, arguments, permission,
-// BeforeToolCall, approval.
+// BeforeToolCall, approval. Arguments that a person gave pass them all again,
+// at a position of their own.
 func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn, c Call) (*ruling[hooks.BeforeToolCall], error) {
 	tool, ok := agent.tool(c.Name)
 	if ok && !hasTool(d.run().tools(agent), c.Name) {
@@ -116,8 +117,9 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 		d.add(agent.Limits.tooMany(r.engine.NewID, c))
 		return nil, nil
 	}
-	in := hooks.BeforeToolCall{RunRef: r.ref(), Turn: t.No, Revision: 1, Call: c.ToolCall}
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeToolCall, r.position(hooks.GateBeforeToolCall, t.No, c.ID, 1), in,
+	in := hooks.BeforeToolCall{RunRef: r.ref(), Turn: t.No, Revision: 1 + c.Edits, Call: c.ToolCall}
+	in.Call.Arguments = c.final()
+	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeToolCall, r.position(hooks.GateBeforeToolCall, t.No, c.ID, in.Revision), in,
 		func(in hooks.BeforeToolCall) error { return tool.Validate(json.RawMessage(in.Call.Arguments)) })
 	if err != nil {
 		return nil, err
@@ -129,26 +131,49 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 	case v.Action == hooks.ActionBlock:
 		r.block(d, c, string(hooks.GateBeforeToolCall), v.Reason)
 		d.decide(said.decisions)
-	case v.Action == hooks.ActionAsk, mode == PermissionAsk:
-		by := "permission"
-		if v.Action == hooks.ActionAsk {
-			by = string(hooks.GateBeforeToolCall)
-		}
-		if agent.Unattended {
-			r.block(d, c, by, hooks.Reason{Code: "no_approver", Text: "It needs a person's yes, and this agent has nobody to ask."})
-			d.decide(said.decisions)
-			return nil, nil
-		}
-		text, sanitized := event.CleanText(v.Reason.Text)
-		d.add(event.ApprovalRequested{
-			ApprovalID: r.engine.NewID(), CallID: c.ID, Name: c.Name, Arguments: v.Value.Call.Arguments,
-			ArgumentsSHA256: digest(v.Value.Call.Arguments), By: by, Reason: event.Shorten(text, 2000), Sanitized: sanitized,
-		})
+	case asks(c, v, mode):
+		r.askPeople(d, agent, c, v)
 		d.decide(said.decisions)
 	default:
 		return nil, r.clear(ctx, d, t, c, tool, v.Value.Call.Arguments, said.decisions)
 	}
 	return nil, nil
+}
+
+// asks reports whether people have to be asked about c. What they gave
+// themselves, to the byte, has their yes.
+func asks(c Call, v hooks.Verdict[hooks.BeforeToolCall], mode PermissionMode) bool {
+	if c.Status == CallEdited {
+		return v.Value.Call.Arguments != c.final()
+	}
+	return v.Action == hooks.ActionAsk || mode == PermissionAsk
+}
+
+// askPeople asks about c as the hooks have left it, or blocks it if there is
+// nobody to ask.
+func (r *runner) askPeople(d *draft, agent Agent, c Call, v hooks.Verdict[hooks.BeforeToolCall]) {
+	by := "permission"
+	if v.Action == hooks.ActionAsk || c.Status == CallEdited {
+		by = string(hooks.GateBeforeToolCall)
+	}
+	if agent.Unattended {
+		r.block(d, c, by, hooks.Reason{Code: "no_approver", Text: "It needs a person's yes, and this agent has nobody to ask."})
+		return
+	}
+	text, sanitized := event.CleanText(v.Reason.Text)
+	p := event.ApprovalRequested{
+		ApprovalID: r.engine.NewID(), CallID: c.ID, Name: c.Name, Arguments: v.Value.Call.Arguments,
+		ArgumentsSHA256: digest(v.Value.Call.Arguments), By: by, Reason: event.Shorten(text, 2000), Sanitized: sanitized,
+		Approvers: agent.Approvers,
+	}
+	if agent.ApprovalTimeout > 0 {
+		p.TimeoutMS = max(1, agent.ApprovalTimeout.Milliseconds())
+	}
+	if c.Status == CallEdited {
+		given := c.final()
+		p.ChangedFrom = &given
+	}
+	d.add(p)
 }
 
 // clear asks BeforeExecute about the exact bytes that are about to run, and
@@ -198,7 +223,7 @@ func (r *runner) block(d *draft, c Call, by string, reason hooks.Reason) {
 		content += ": " + text
 	}
 	d.add(event.ToolResult{
-		CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, Content: content, IsError: true,
+		CallID: c.ID, MessageID: r.engine.NewID(), Name: c.Name, Content: c.noted(content), IsError: true,
 		Reason: hooks.ReasonBlocked, Sanitized: sanitized,
 	})
 }

@@ -111,6 +111,18 @@ type ApprovalInfo struct {
 	RequestedAt    time.Time
 	// DecidedAt is nil while the approval is pending.
 	DecidedAt *time.Time
+	// EditedArguments are what the answer gave in the place of the arguments, nil
+	// if it was no edit, and EditedSHA256 (hex) is their digest.
+	EditedArguments *string
+	EditedSHA256    string
+	// ChangedFrom is what a person had given, if hooks made the arguments of it;
+	// nil if not.
+	ChangedFrom *string
+	// Approvers are as in [Agent], when people were asked.
+	Approvers []string
+	// ExpiresAt is until when there is time to answer, by the log's clock; nil is
+	// for ever.
+	ExpiresAt *time.Time
 }
 
 // ApprovalFilter narrows a list of approvals. The zero value is all of them.

@@ -99,10 +99,26 @@ func (k *staged) checkEffects(t *testing.T, events []event.Event) {
 		}
 	}
 	for _, p := range payloads[event.ApprovalDecided](t, events) {
-		if p.Decision == event.DecisionDenied && effects[names[p.CallID]] > 0 {
-			t.Errorf("%s was denied and took effect", names[p.CallID])
+		if loop.StatusAfter(p.Decision) == loop.CallDenied && effects[names[p.CallID]] > 0 {
+			t.Errorf("%s was %s and took effect", names[p.CallID], p.Decision)
 		}
 	}
+	for _, e := range k.entered {
+		if want := finalOf(t, events, e.call); e.arguments != want {
+			t.Errorf("%s was entered with %s; want %s", e.tool, e.arguments, want)
+		}
+	}
+}
+
+// finalOf is what a person gave a call, or else what the model wrote.
+func finalOf(t *testing.T, events []event.Event, call string) string {
+	t.Helper()
+	for _, p := range payloads[event.ApprovalDecided](t, events) {
+		if p.CallID == call && p.EditedArguments != nil {
+			return *p.EditedArguments
+		}
+	}
+	return "{}"
 }
 
 // attemptOf is one call of the model.

@@ -20,6 +20,8 @@ type drama struct {
 	model       looptest.Model
 	tools       []prop
 	permissions []loop.Permission
+	// timeout is how long people have to answer, 0 for ever.
+	timeout time.Duration
 	// slow is a gate whose hooks are always asked about durable facts only.
 	slow hooks.Gate
 	// before happens while nobody dies.
@@ -64,6 +66,16 @@ var dramas = []drama{
 	{
 		name: "a tool that a person denies", plot: "The same call, and the other answer.",
 		model: asksFor("pay"), acts: []act{starts("hi"), decides(false)},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+	},
+	{
+		name: "a tool whose arguments a person edits", plot: "The same call; what runs is what the person gave, which the hooks see first.",
+		model: asksFor("pay"), acts: []act{starts("hi"), editsCall},
+		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+	},
+	{
+		name: "a person who does not answer in time", plot: "The same call; a sweeper notes that the time is over.",
+		model: asksFor("pay"), acts: []act{starts("hi"), expires}, timeout: time.Hour,
 		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
@@ -159,18 +171,40 @@ func (k *staged) start(t *testing.T, cmd loop.StartRun) error {
 func decides(yes bool) act {
 	return func(t *testing.T, k *staged) error {
 		t.Helper()
-		if k.approval == "" {
-			open := openApprovals(t, k.Bench, k.job)
-			if len(open) != 1 {
-				t.Fatalf("%d approvals are open, and the run is %+v", len(open), k.Run(t, k.job))
-			}
-			k.approval = open[0]
-		}
 		_, err := k.Commands.DecideApproval(t.Context(), loop.DecideApproval{
-			TenantID: looptest.Tenant, ApprovalID: k.approval, Approve: yes, Reason: "said a person", Actor: looptest.Tester,
+			TenantID: looptest.Tenant, ApprovalID: k.open(t), Approve: yes, Reason: "said a person", Actor: looptest.Tester,
 		})
 		return err
 	}
+}
+
+// editsCall lets it run with other arguments.
+func editsCall(t *testing.T, k *staged) error {
+	t.Helper()
+	_, err := k.Commands.DecideApproval(t.Context(), edit(k.open(t), `{"n":7}`))
+	return err
+}
+
+// expires waits until the time to answer is over, and notes it.
+func expires(t *testing.T, k *staged) error {
+	t.Helper()
+	id := k.open(t)
+	pause(t.Context(), k.drama.timeout)
+	_, err := k.Commands.ExpireApproval(t.Context(), looptest.Tenant, id)
+	return err
+}
+
+// open is the one approval of the run, which the next request is about, too.
+func (k *staged) open(t *testing.T) string {
+	t.Helper()
+	if k.approval == "" {
+		open := openApprovals(t, k.Bench, k.job)
+		if len(open) != 1 {
+			t.Fatalf("%d approvals are open, and the run is %+v", len(open), k.Run(t, k.job))
+		}
+		k.approval = open[0]
+	}
+	return k.approval
 }
 
 func cancels(t *testing.T, k *staged) error {

@@ -241,6 +241,9 @@ func conversation(messages []hooks.Message) string {
 			case p.ToolResult != nil:
 				text = names[p.ToolResult.CallID] + ": its output"
 			}
+			if p.ToolResult != nil && strings.HasPrefix(p.ToolResult.Content, "[A person changed") {
+				text += ", with other arguments"
+			}
 		}
 		if m.Role != hooks.RoleTool {
 			text = "“" + text + "”"

@@ -59,6 +59,7 @@ type toolEntered struct {
 	tool, call string
 	attempt    int
 	after      bool
+	arguments  string
 }
 
 type hookAsked struct {
@@ -76,6 +77,7 @@ func stage(t *testing.T, d drama, pure func(hooks.Gate) bool, killAt int, writte
 	}
 	k.Bench = looptest.NewBench(k.log, k.model(t, d.model), tools...)
 	permit(k.Bench, d.permissions...)
+	hurry(k.Bench, d.timeout)
 	k.Use(declared(k.hooks(), func(g hooks.Gate) bool { return pure(g) && g != d.slow }))
 	k.id = k.Session(t)
 	if written {
@@ -140,7 +142,7 @@ func (k *staged) model(t *testing.T, plays looptest.Model) looptest.Model {
 func (k *staged) tool(p prop) loop.Tool {
 	return looptest.Tool{Name: p.name, Idempotent: p.idempotent, Run: func(ctx context.Context, in loop.ToolInput) (loop.ToolOutput, error) {
 		k.mu.Lock()
-		k.entered = append(k.entered, toolEntered{p.name, in.CallID, in.Attempt, k.died})
+		k.entered = append(k.entered, toolEntered{p.name, in.CallID, in.Attempt, k.died, string(in.Arguments)})
 		k.mu.Unlock()
 		pause(ctx, p.takes)
 		return loop.ToolOutput{Content: p.name + " ran"}, ctx.Err()

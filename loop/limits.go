@@ -95,7 +95,7 @@ func (l Limits) full(r Run, c Call) bool {
 	taken := 0
 	for _, t := range r.Turns {
 		for _, k := range t.Calls {
-			if k.ID != c.ID && (k.Attempt > 0 || k.Status == CallAwaiting || k.Status == CallApproved) {
+			if k.ID != c.ID && (k.Attempt > 0 || k.Status == CallAwaiting || k.Status == CallApproved || k.Status == CallEdited) {
 				taken++
 			}
 		}

@@ -15,7 +15,8 @@ type Log interface {
 	// Append adds events to a session, all or none. It is a compare-and-set:
 	// unless the session's last seq is a.Expected (and its epoch a.Epoch, when
 	// that is not 0) nothing is written and the error is [ErrConflict] or
-	// [ErrLeaseLost]. Appending the same a.ID twice has the effect of
+	// [ErrLeaseLost]. The time for an answer to an approval counts from the
+	// append that asks for it. Appending the same a.ID twice has the effect of
 	// appending it once, so a caller that does not know whether an Append
 	// went through repeats it unchanged.
 	Append(ctx context.Context, a Append) (Appended, error)
@@ -80,6 +81,9 @@ type Append struct {
 	Ledger []LedgerRow
 	// Jobs become visible to workers with the events, or not at all.
 	Jobs []Job
+	// Answers is an approval, "" for none: unless there is still time to answer it
+	// when the append is written, nothing is, and the error is [ErrExpired].
+	Answers string
 	// Deltas marks an append that holds nothing but deltas: it may wait for
 	// the commit window, and losing it loses only a tail.
 	Deltas bool

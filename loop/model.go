@@ -161,6 +161,14 @@ type Agent struct {
 	// Unattended says that there is nobody to ask: what needs a person's yes
 	// is blocked.
 	Unattended bool
+	// Approvers say who may answer what people are asked about its calls: globs
+	// in the syntax of [path.Match] over the id of the actor. Nil is everybody who
+	// reaches the API of the tenant.
+	Approvers []string
+	// ApprovalTimeout is how long there is time to say whether a call may run;
+	// then it may not. 0 is for ever, and less than a millisecond is one. Whether
+	// a call has taken effect may always be said.
+	ApprovalTimeout time.Duration
 	// Limits end its runs, Retry says when its model calls are made again.
 	Limits Limits
 	Retry  Retry

@@ -206,7 +206,7 @@ func (r *runner) refused(d *draft, tool Tool, ok bool, c Call) event.ToolResult 
 	}
 	text, sanitized := event.CleanText(validate(tool, c).Error())
 	res.Reason, res.Sanitized = hooks.ReasonInvalidArguments, sanitized
-	res.Content = "The arguments are not valid, so nothing was run: " + event.Shorten(text, 2000)
+	res.Content = c.noted("The arguments are not valid, so nothing was run: " + event.Shorten(text, 2000))
 	return res
 }
 

@@ -182,6 +182,8 @@ const (
 	CallAwaiting CallStatus = "awaiting"
 	CallApproved CallStatus = "approved"
 	CallDenied   CallStatus = "denied"
+	// CallEdited: a person gave other arguments, which the hooks have yet to see.
+	CallEdited CallStatus = "edited"
 	// CallConfirmed: it was interrupted, and people said that it has taken
 	// effect. It is not run again.
 	CallConfirmed CallStatus = "confirmed"
@@ -200,18 +202,17 @@ type Call struct {
 	// Position is where the result's message stands.
 	Position int64
 	Status   CallStatus
-	// ApprovalID is set once people were asked, and Asked is what.
-	ApprovalID string
-	Asked      event.ApprovalKind
-	// Decision, DecisionReason and DecidedBy are their answer.
-	Decision       event.ApprovalDecision
+	// Question is the last one that people were asked about the call; the zero
+	// value if they were not.
+	Question
+	// DecisionReason is what the one who answered it said.
 	DecisionReason string
-	DecidedBy      event.Actor
-	DecidedAt      time.Time
 	// Earlier are the questions before this one, all of them answered.
 	Earlier []Question
-	// Final is what runs, if hooks changed the arguments.
+	// Final is what runs, if hooks or people changed the arguments.
 	Final *string
+	// Edits counts how often people changed them.
+	Edits int
 	// Attempt counts executions, 0 before the first.
 	Attempt int
 	// Success, SHA256 and Bytes are those of tool.executed.
@@ -228,9 +229,18 @@ type Call struct {
 type Question struct {
 	ApprovalID string
 	Asked      event.ApprovalKind
-	Decision   event.ApprovalDecision
-	DecidedBy  event.Actor
-	DecidedAt  time.Time
+	// ArgumentsSHA256 (hex) is what the answer is bound to.
+	ArgumentsSHA256 string
+	// Approvers are the globs that the id of who answers has to fit; nil is
+	// everybody.
+	Approvers []string
+	// Decision is "" until somebody has answered.
+	Decision event.ApprovalDecision
+	// EditedSHA256 (hex) is that of the arguments which the answer gave, "" for
+	// none.
+	EditedSHA256 string
+	DecidedBy    event.Actor
+	DecidedAt    time.Time
 }
 
 // StatusAfter is where an answer leaves a call.
@@ -240,7 +250,9 @@ func StatusAfter(d event.ApprovalDecision) CallStatus {
 		return CallApproved
 	case event.DecisionHappened:
 		return CallConfirmed
-	case event.DecisionDenied, event.DecisionCancelled:
+	case event.DecisionEdited:
+		return CallEdited
+	case event.DecisionDenied, event.DecisionCancelled, event.DecisionExpired:
 	}
 	return CallDenied
 }

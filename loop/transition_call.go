@@ -18,12 +18,19 @@ var callTransitions = map[CallStatus]map[event.Type]CallStatus{
 		event.TypeToolResult: CallDone,
 	},
 	CallAwaiting: {
-		event.TypeApprovalDecided: CallApproved, // or denied or confirmed, as the event says
+		event.TypeApprovalDecided: CallApproved, // or another, as the event says
 	},
 	CallApproved: {
 		event.TypeToolBlocked: CallBlocked,
 		event.TypeToolStarted: CallStarted,
 		event.TypeToolResult:  CallDone,
+	},
+	CallEdited: {
+		event.TypeToolBlocked: CallBlocked,
+		// What hooks have made of what a person gave.
+		event.TypeApprovalRequested: CallAwaiting,
+		event.TypeToolStarted:       CallStarted,
+		event.TypeToolResult:        CallDone,
 	},
 	CallDenied: {
 		event.TypeToolResult: CallDone,

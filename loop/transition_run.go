@@ -88,7 +88,7 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	case event.RunPrepared:
 		return len(r.Turns) == 0 && r.Prepared == nil
 	case event.RunSuspended:
-		return t.has(CallAwaiting) && !t.has(CallProposed, CallBlocked, CallApproved, CallDenied, CallConfirmed, CallStarted, CallExecuted)
+		return t.has(CallAwaiting) && !t.has(CallProposed, CallBlocked, CallApproved, CallEdited, CallDenied, CallConfirmed, CallStarted, CallExecuted)
 	case event.RunStarted:
 		return !r.Started && p.Ticket == r.Ticket && p.Epoch > s.Epoch
 	case event.RunResumed:

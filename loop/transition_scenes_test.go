@@ -57,6 +57,8 @@ var (
 	asked     = event.ApprovalRequested{ApprovalID: "ap1", CallID: "c1", Name: "look", Arguments: `{"n":1}`, By: "permission"}
 	approved  = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionApproved}
 	denied    = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionDenied, Reason: "no"}
+	edited    = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionEdited, EditedArguments: new(`{"n":2}`), EditedSHA256: "00ff"}
+	expired   = event.ApprovalDecided{ApprovalID: "ap1", CallID: "c1", Decision: event.DecisionExpired}
 	unsure    = event.ApprovalRequested{ApprovalID: "ap2", Kind: event.ApprovalOfOutcome, CallID: "c1", Name: "look", Arguments: "{}", By: "on_unknown"}
 	happened  = event.ApprovalDecided{ApprovalID: "ap2", CallID: "c1", Decision: event.DecisionHappened}
 	missed    = event.ApprovalDecided{ApprovalID: "ap2", CallID: "c1", Decision: event.DecisionDidNotHappen}
@@ -105,6 +107,7 @@ func scenes() map[string]scene {
 		pro, sta, exe, done         = loop.CallProposed, loop.CallStarted, loop.CallExecuted, loop.CallDone
 		wai, blo                    = loop.RunWaiting, loop.CallBlocked
 		awa, app, den, con          = loop.CallAwaiting, loop.CallApproved, loop.CallDenied, loop.CallConfirmed
+		edi                         = loop.CallEdited
 	)
 	toQueued := log(created, queued)
 	toEnqueued := log(another{event.RunCreated{Agent: "demo", MessageID: "m0"}}, another{queued}, later, behind)
@@ -198,6 +201,16 @@ func scenes() map[string]scene {
 		})},
 		"call denied": {log(toAwaiting, denied), status{run, ans, den}, ends(status{run, ans, den}, row{
 			event.TypeToolResult: {run, ans, done},
+		})},
+		"call edited": {log(toAwaiting, edited), status{run, ans, edi}, ends(status{run, ans, edi}, row{
+			event.TypeToolStarted: {run, ans, sta}, event.TypeToolBlocked: {run, ans, blo}, event.TypeToolResult: {run, ans, done},
+			event.TypeApprovalRequested: {run, ans, awa},
+		})},
+		"call expired": {log(toAwaiting, expired), status{run, ans, den}, ends(status{run, ans, den}, row{
+			event.TypeToolResult: {run, ans, done},
+		})},
+		"waiting and edited": {log(toWaiting, edited), status{wai, ans, edi}, to(status{wai, ans, edi}, row{
+			event.TypeRunQueued: {que, ans, edi}, event.TypeRunCancelRequested: {wai, ans, edi}, event.TypeToolResult: {wai, ans, done},
 		})},
 		"waiting": {toWaiting, status{wai, ans, awa}, to(status{wai, ans, awa}, row{
 			event.TypeApprovalDecided: {wai, ans, app}, event.TypeRunCancelRequested: {wai, ans, awa},

@@ -82,7 +82,7 @@ func (c Call) fits(p event.Payload) bool {
 	case event.ApprovalRequested:
 		return (p.Kind == event.ApprovalOfOutcome) == (c.Status == CallStarted)
 	case event.ApprovalDecided:
-		return c.Asked.Takes(p.Decision)
+		return c.Asked.Takes(p.Decision) && (p.Decision == event.DecisionEdited) == (p.EditedArguments != nil)
 	}
 	return true
 }

@@ -26,10 +26,10 @@ func (t Turn) unknown(agent Agent) (Call, bool) {
 
 // askOutcome asks people whether a call that was interrupted has taken effect.
 // The answer is bound to the bytes that were handed to the tool.
-func askOutcome(id string, c Call) event.ApprovalRequested {
+func askOutcome(id string, agent Agent, c Call) event.ApprovalRequested {
 	return event.ApprovalRequested{
 		ApprovalID: id, Kind: event.ApprovalOfOutcome, CallID: c.ID, Name: c.Name,
-		Arguments: c.final(), ArgumentsSHA256: digest(c.final()), By: byUnknown,
+		Arguments: c.final(), ArgumentsSHA256: digest(c.final()), By: byUnknown, Approvers: agent.Approvers,
 		Reason: fmt.Sprintf("attempt %d was interrupted before the tool answered, so it may have taken effect; its idempotency key is %s", c.Attempt, c.ID),
 	}
 }

@@ -24,6 +24,7 @@ type request struct {
 	bytes     int
 	changes   changes
 	ledger    ledger
+	answers   pgtype.UUID // an approval; not valid for none
 	creates   bool
 	answer    chan answer // has room for the one answer
 
@@ -92,6 +93,11 @@ func newRequest(ctx context.Context, a loop.Append) (*request, error) {
 	}
 	if r.sessionID, err = parseID(a.SessionID); err != nil || !storable(a.TenantID) {
 		return nil, loop.ErrNotFound
+	}
+	if a.Answers != "" {
+		if r.answers, err = parseID(a.Answers); err != nil {
+			return nil, fmt.Errorf("approval id: %w", err)
+		}
 	}
 	r.append.Events = slices.Clone(a.Events)
 	r.rows = make([]eventRow, len(a.Events))

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -98,7 +99,7 @@ func TestApprovalIsAskedForAndAnswered(t *testing.T) {
 	}
 	got, err := s.GetApproval(limit(t), looptest.Tenant, p.approvalID)
 	want.RequestedAt = got.RequestedAt
-	if err != nil || got != want || got.RequestedAt.Location() != time.UTC {
+	if err != nil || !reflect.DeepEqual(got, want) || got.RequestedAt.Location() != time.UTC {
 		t.Errorf("pending\n got %+v, %v\nwant %+v", got, err, want)
 	}
 
@@ -108,7 +109,7 @@ func TestApprovalIsAskedForAndAnswered(t *testing.T) {
 		t.Fatalf("answered: %+v, %v; want a time", got, err)
 	}
 	want.Decision, want.DecidedBy, want.DecisionReason, want.DecidedAt = event.DecisionApproved, looptest.Tester, "because", got.DecidedAt
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("answered\n got %+v\nwant %+v", got, want)
 	}
 	if session, run, err := s.Approval(limit(t), looptest.Tenant, p.approvalID); err != nil || session != p.sessionID || run != p.runID {
@@ -248,10 +249,17 @@ func TestSchemaRefusesWhatAWaitingRunCannotBe(t *testing.T) {
 		"PendingAndDecided": `UPDATE agentd.approvals SET decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'key', decided_by_id = 'k'`,
 		"AskedTwice": `INSERT INTO agentd.approvals (id, tenant_id, session_id, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, status, requested_at, requested_seq)
 			SELECT gen_random_uuid(), tenant_id, session_id, run_id, turn_no, call_id, name, arguments, arguments_sha256, requested_by, status, requested_at, requested_seq FROM agentd.approvals`,
-		"AwaitingNothing": `UPDATE agentd.tool_calls SET approval_id = NULL`,
-		"BlockedBySth":    `UPDATE agentd.tool_calls SET status = 'blocked' WHERE id = '` + p.asked + `'`,
-		"HeadWithoutSeq":  `UPDATE agentd.sessions SET ledger_seq = 0`,
-		"SeqWithoutHead":  `UPDATE agentd.sessions SET ledger_head = NULL`,
+		"EditedToNothing": `UPDATE agentd.approvals SET status = 'edited', decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'key', decided_by_id = 'k'`,
+		"ApprovedAndEdited": `UPDATE agentd.approvals SET status = 'approved', edited_arguments = '{}', edited_sha256 = arguments_sha256,
+			decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'key', decided_by_id = 'k'`,
+		"EditedWithoutDigest": `UPDATE agentd.approvals SET status = 'edited', edited_arguments = '{}',
+			decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'key', decided_by_id = 'k'`,
+		"ExpiredThoughItCannot": `UPDATE agentd.approvals SET status = 'expired', decided_at = now(), decided_seq = requested_seq + 1, decided_by_kind = 'system', decided_by_id = 's'`,
+		"OutcomeThatExpires":    `UPDATE agentd.approvals SET kind = 'outcome', expires_at = now()`,
+		"AwaitingNothing":       `UPDATE agentd.tool_calls SET approval_id = NULL`,
+		"BlockedBySth":          `UPDATE agentd.tool_calls SET status = 'blocked' WHERE id = '` + p.asked + `'`,
+		"HeadWithoutSeq":        `UPDATE agentd.sessions SET ledger_seq = 0`,
+		"SeqWithoutHead":        `UPDATE agentd.sessions SET ledger_head = NULL`,
 	} {
 		if _, err := db.Pool.Exec(limit(t), sql); err == nil {
 			t.Errorf("%s: no error", name)

@@ -58,16 +58,21 @@ WITH l AS MATERIALIZED (
 		ledger_seq = coalesce(c.ledger_seq, s.ledger_seq),
 		ledger_head = coalesce(c.ledger_head, s.ledger_head)
 	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::timestamptz[], $9::timestamptz[],
-		$10::bigint[], $11::bytea[], $12::bigint[], $13::bytea[])
+		$10::bigint[], $11::bytea[], $12::bigint[], $13::bytea[], $14::uuid[])
 		AS c (id, append_id, tenant_id, expected, epoch, last_seq, run_epoch, updated_at, deleted_at,
-		ledger_from, ledger_prev, ledger_seq, ledger_head)
-	WHERE (c.id IN (SELECT id FROM l)) IS TRUE
+		ledger_from, ledger_prev, ledger_seq, ledger_head, answers)
+	WHERE CASE WHEN (c.id IN (SELECT id FROM l)) IS TRUE THEN c.answers IS NULL OR ` + inTime + ` ELSE false END
 		AND s.id = c.id AND s.tenant_id = c.tenant_id AND s.last_seq = c.expected AND (c.epoch = 0 OR s.run_epoch = c.epoch)
 		AND (c.ledger_from IS NULL OR c.ledger_from = s.ledger_seq AND c.ledger_prev = coalesce(s.ledger_head, '` + zeroBytea + `'))
 	RETURNING s.id
 )
 SELECT l.id, false FROM l UNION ALL SELECT u.id, true FROM u`
 )
+
+// inTime says of the approval that c answers whether there is still time to do
+// so. It is asked once the session is locked: nobody answers in time and waits
+// until it is over.
+const inTime = `NOT EXISTS (SELECT FROM agentd.approvals AS a WHERE a.id = c.answers AND a.expires_at <= agentd.clock())`
 
 // outcome is what the compare-and-set said of one request.
 type outcome int
@@ -235,6 +240,7 @@ func moveArgs(group []*request) []any {
 		pick(group, (*request).ledgerPrev),
 		pick(group, (*request).ledgerSeq),
 		pick(group, (*request).ledgerHead),
+		pick(group, func(r *request) pgtype.UUID { return r.answers }),
 	}
 }
 

@@ -297,6 +297,8 @@ func (c *committer) decided(r *request, f fate) bool {
 		r.fail(loop.ErrLeaseLost)
 	case fateNotFound:
 		r.fail(loop.ErrNotFound)
+	case fateExpired:
+		r.fail(loop.ErrExpired)
 	}
 	return true
 }

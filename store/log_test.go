@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -12,6 +13,15 @@ import (
 func TestLogConformance(t *testing.T) {
 	t.Parallel()
 	looptest.TestLog(t, func(t *testing.T) loop.Log {
-		return startStore(t, storetest.New(t), store.Options{Queue: jobs{}})
+		db := storetest.New(t)
+		return clocked{startStore(t, db, store.Options{Queue: jobs{}}), db}
 	})
 }
+
+// clocked is a log and its clock.
+type clocked struct {
+	*store.Store
+	db *storetest.DB
+}
+
+func (c clocked) SetClock(t testing.TB, at time.Time) { c.db.SetClock(t, at) }

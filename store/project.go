@@ -115,7 +115,7 @@ type callChange struct {
 	reason          pgtype.Text
 	resultMessageID pgtype.UUID
 	approvalID      pgtype.UUID
-	asked           pgtype.Text // the arguments that people were asked about
+	asked           pgtype.Text // the arguments that people were asked about, or gave
 	final           pgtype.Text
 	blockedBy       pgtype.Text
 	position        int64

@@ -139,7 +139,8 @@ UPDATE agentd.tool_calls AS k SET
 	executed_at = coalesce(c.executed_at, k.executed_at),
 	done_at = coalesce(c.done_at, k.done_at),
 	approval_id = coalesce(c.approval_id, k.approval_id),
-	final_arguments = coalesce(c.final_arguments, nullif(c.asked, k.arguments), k.final_arguments),
+	final_arguments = CASE WHEN c.asked IS NULL THEN coalesce(c.final_arguments, k.final_arguments)
+		ELSE coalesce(c.final_arguments, nullif(c.asked, k.arguments)) END,
 	blocked_by = coalesce(c.blocked_by, k.blocked_by)
 FROM ` + callColumns + `) AS c (` + callNames + `)
 ` + ownSession + `

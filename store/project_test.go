@@ -75,6 +75,12 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 					if c.Asked == event.ApprovalOfOutcome {
 						seen.types["outcome"]++
 					}
+					if c.Edits > 0 {
+						seen.types["edited"]++
+					}
+					if c.Decision == event.DecisionExpired {
+						seen.types["expired"]++
+					}
 				}
 			}
 			if r.QueuedFor == event.QueuedNext {
@@ -91,7 +97,7 @@ func TestProjectionsAreWhatTheLogFoldsTo(t *testing.T) {
 		event.TypeRunCancelRequested, event.TypeRunCompleted, event.TypeRunFailed, event.TypeRunCancelled, "from.the.future",
 		event.TypeInputHandled, event.TypeInputBlocked, event.TypeInputRejected, event.TypeRunPrepared, event.TypeRunSuspended,
 		event.TypeToolBlocked, event.TypeApprovalRequested, event.TypeApprovalDecided,
-		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry", "outcome", "next", "withdrawn",
+		event.TypeSessionUpdated, event.TypeMessagesReplaced, "retry", "outcome", "edited", "expired", "next", "withdrawn",
 	} {
 		if seen.types[kind] == 0 {
 			t.Errorf("no log had %s", kind)
@@ -161,7 +167,7 @@ func (w *walk) toolCall() {
 	}
 	if w.oneIn(3, "approvals") {
 		for _, id := range []string{first, second} {
-			turn = append(turn, event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: id, Name: "look", ArgumentsSHA256: digestOf(""), By: "permission"})
+			turn = append(turn, event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: id, Name: "look", ArgumentsSHA256: digestOf(""), By: "permission", TimeoutMS: 1500})
 		}
 	}
 	for _, p := range turn {
@@ -382,17 +388,31 @@ func (w *walk) ofApproval(c loop.Call) []event.Payload {
 		arguments = rapid.SampledFrom([]string{c.Arguments, `{"q": "changed"}`}).Draw(w.t, "arguments")
 	}
 	digest := digestOf(arguments)
-	decisions := []event.ApprovalDecision{event.DecisionApproved, event.DecisionDenied, event.DecisionCancelled}
+	decisions := []event.ApprovalDecision{
+		event.DecisionApproved, event.DecisionEdited, event.DecisionDenied, event.DecisionCancelled, event.DecisionExpired,
+	}
 	if c.Asked == event.ApprovalOfOutcome {
 		decisions = []event.ApprovalDecision{event.DecisionDidNotHappen, event.DecisionHappened, event.DecisionCancelled}
 	}
-	decision := rapid.SampledFrom(decisions).Draw(w.t, "decision")
+	answer := event.ApprovalDecided{
+		ApprovalID: c.ApprovalID, CallID: c.ID, Decision: rapid.SampledFrom(decisions).Draw(w.t, "decision"), ArgumentsSHA256: digest, Reason: "so",
+	}
+	if answer.Decision == event.DecisionEdited {
+		answer.EditedArguments = new(rapid.SampledFrom([]string{c.Arguments, `{"q": "edited"}`, ""}).Draw(w.t, "edited"))
+		answer.EditedSHA256 = digestOf(*answer.EditedArguments)
+	}
+	question := event.ApprovalRequested{
+		ApprovalID: looptest.NewID(), CallID: c.ID, Name: c.Name, Arguments: arguments, ArgumentsSHA256: digest, By: "permission", TimeoutMS: 1500,
+	}
+	if c.Edits > 0 {
+		question.ChangedFrom, question.Approvers = &final, []string{"local", `a"b,{}*`}
+	}
 	return []event.Payload{
-		event.ApprovalRequested{ApprovalID: looptest.NewID(), CallID: c.ID, Name: c.Name, Arguments: arguments, ArgumentsSHA256: digest, By: "permission"},
+		question,
 		event.ApprovalRequested{
 			ApprovalID: looptest.NewID(), Kind: event.ApprovalOfOutcome, CallID: c.ID, Name: c.Name, Arguments: final, ArgumentsSHA256: digestOf(final), By: "on_unknown",
 		},
-		event.ApprovalDecided{ApprovalID: c.ApprovalID, CallID: c.ID, Decision: decision, ArgumentsSHA256: digest, Reason: "so"},
+		answer,
 		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, Arguments: &arguments, ArgumentsSHA256: digest},
 		event.ToolStarted{CallID: c.ID, Attempt: c.Attempt + 1, ArgumentsSHA256: digestOf(final)},
 		event.ToolBlocked{CallID: c.ID, By: "BeforeExecute", ReasonCode: "no"},

@@ -51,6 +51,11 @@ type approvalRow struct {
 	DecisionReason  *string
 	RequestedAt     time.Time
 	DecidedAt       *time.Time
+	EditedArguments *string
+	EditedSHA256    *string `db:"edited_sha256"`
+	ChangedFrom     *string
+	Approvers       []string
+	ExpiresAt       *time.Time
 }
 
 func (r approvalRow) info() loop.ApprovalInfo {
@@ -60,6 +65,8 @@ func (r approvalRow) info() loop.ApprovalInfo {
 		RequestedBy: r.RequestedBy, Reason: orZero(r.Reason), DecisionReason: orZero(r.DecisionReason),
 		DecidedBy:   event.Actor{Kind: event.ActorKind(orZero(r.DecidedByKind)), ID: orZero(r.DecidedByID)},
 		RequestedAt: r.RequestedAt.UTC(), DecidedAt: inUTC(r.DecidedAt),
+		EditedArguments: r.EditedArguments, EditedSHA256: orZero(r.EditedSHA256), ChangedFrom: r.ChangedFrom,
+		Approvers: r.Approvers, ExpiresAt: inUTC(r.ExpiresAt),
 	}
 	if r.Kind != kindOfCall {
 		i.Kind = event.ApprovalKind(r.Kind)
@@ -73,7 +80,8 @@ func (r approvalRow) info() loop.ApprovalInfo {
 const selectApprovals = `
 	SELECT a.id::text AS id, a.tenant_id, a.session_id::text AS session_id, a.run_id::text AS run_id, a.turn_no, a.call_id::text AS call_id,
 		a.kind, a.name, a.arguments, a.arguments_sha256, a.requested_by, a.reason, a.status,
-		a.decided_by_kind, a.decided_by_id, a.decision_reason, a.requested_at, a.decided_at
+		a.decided_by_kind, a.decided_by_id, a.decision_reason, a.requested_at, a.decided_at,
+		a.edited_arguments, a.edited_sha256, a.changed_from, a.approvers, a.expires_at
 	FROM agentd.approvals a
 	JOIN agentd.sessions s ON s.id = a.session_id AND s.deleted_at IS NULL
 	WHERE a.tenant_id = $1`

@@ -21,6 +21,14 @@ func (h *history) noteRequest(e event.Event, p event.ApprovalRequested) {
 	r.text("reason", p.Reason)
 	r.time("requested_at", e.At)
 	r.number("requested_seq", e.Seq)
+	if p.ChangedFrom != nil {
+		r["changed_from"] = *p.ChangedFrom
+	}
+	if a := approversColumn(p.Approvers); a.Valid {
+		r["approvers"] = a.String
+	}
+	// When it expires is the database's to know.
+	r["expires"] = strconv.FormatBool(p.TimeoutMS > 0)
 	h.approvals[p.ApprovalID] = r
 }
 
@@ -38,6 +46,10 @@ func (h *history) noteAnswer(e event.Event, p event.ApprovalDecided) {
 	r.text("decision_reason", p.Reason)
 	r.time("decided_at", e.At)
 	r.number("decided_seq", e.Seq)
+	if p.EditedArguments != nil {
+		h.sameDigest(e, p.EditedSHA256, digestOf(*p.EditedArguments), "the digest of what was given")
+		r["edited_arguments"], r["edited_sha256"] = *p.EditedArguments, p.EditedSHA256
+	}
 }
 
 // checkStart holds the start of a call that people were asked about against
@@ -50,10 +62,13 @@ func (h *history) checkStart(e event.Event, p event.ToolStarted) {
 		if call.ID != p.CallID || !asked {
 			continue
 		}
-		why := "as approval " + call.ApprovalID + " was asked for"
-		h.sameDigest(e, p.ArgumentsSHA256, a["arguments_sha256"], why)
+		want, why := a["arguments_sha256"], "as approval "+call.ApprovalID+" was asked for"
+		if edited, ok := a["edited_sha256"]; ok {
+			want, why = edited, "as approval "+call.ApprovalID+" was answered"
+		}
+		h.sameDigest(e, p.ArgumentsSHA256, want, why)
 		if p.Arguments != nil {
-			h.sameDigest(e, digestOf(*p.Arguments), a["arguments_sha256"], "the digest of its arguments, "+why)
+			h.sameDigest(e, digestOf(*p.Arguments), want, "the digest of its arguments, "+why)
 		}
 	}
 }

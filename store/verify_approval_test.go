@@ -1,11 +1,13 @@
 package store_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -24,6 +26,64 @@ func approve(t *testing.T, log loop.Log) parked {
 		encode(t, p.sessionID, p.runID, 0, event.RunResumed{WorkerID: looptest.NewID(), Epoch: 2, Ticket: 2, Cause: event.ResumeApproval}),
 		encode(t, p.sessionID, p.runID, 1, event.ToolStarted{CallID: p.asked, Attempt: 1, Arguments: &arguments, ArgumentsSHA256: digestOf(arguments)})))
 	return p
+}
+
+// TestVerifyHoldsEditsToTheirBytes: what runs is what the person gave, and the
+// hooks have let just that through.
+func TestVerifyHoldsEditsToTheirBytes(t *testing.T) {
+	t.Parallel()
+	const given = `{"path":"/var"}`
+	for name, test := range map[string]struct {
+		ran     string // instead of what was given
+		digest  string // instead of its own
+		asked   int    // the revision that hooks were asked about
+		columns []string
+	}{
+		"Nothing":             {asked: 2},
+		"OtherBytes":          {ran: safeArguments, asked: 2, columns: []string{"events payload arguments_sha256", "events payload arguments_sha256"}},
+		"AnotherDigest":       {digest: digestOf(safeArguments), asked: 2, columns: []string{"events payload arguments_sha256", "events payload arguments_sha256", "events payload arguments_sha256"}},
+		"HooksThatSawAnother": {asked: 1, columns: []string{"tool_calls status"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t, storetest.Unverified)
+			s := startStore(t, db, store.Options{Queue: jobs{}})
+			set := hooks.Hooks{BeforeToolCall: func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+				return hooks.BeforeToolCallResult{}, nil
+			}}.Set()
+			if err := s.PutHookSet(limit(t), set); err != nil {
+				t.Fatal(err)
+			}
+			p := park(t, s)
+			digest, ran := digestOf(given), given
+			if test.digest != "" {
+				digest = test.digest
+			}
+			if test.ran != "" {
+				ran = test.ran
+			}
+			mustAppend(t, s, appendOf(p.sessionID, headOf(t, s, p.sessionID).LastSeq,
+				encode(t, p.sessionID, p.runID, 1, event.ApprovalDecided{
+					ApprovalID: p.approvalID, CallID: p.asked, Decision: event.DecisionEdited, ArgumentsSHA256: digestOf(safeArguments),
+					EditedArguments: new(given), EditedSHA256: digest,
+				}),
+				encode(t, p.sessionID, p.runID, 0, event.RunQueued{Ticket: 2, Cause: "approval"}),
+				encode(t, p.sessionID, p.runID, 0, event.RunResumed{WorkerID: looptest.NewID(), Epoch: 2, Ticket: 2, Cause: event.ResumeApproval, HookSet: set.Digest})))
+			let := full(p.runID, 1, hooks.GateBeforeToolCall, p.asked)
+			let.HookID, let.Action, let.Effective, let.Attempt = "guard", hooks.ActionContinue, true, test.asked
+			h := headOf(t, s, p.sessionID)
+			mustAppend(t, s, with(appendOf(p.sessionID, h.LastSeq,
+				encode(t, p.sessionID, p.runID, 1, event.ToolStarted{CallID: p.asked, Attempt: 1, Arguments: &ran, ArgumentsSHA256: digestOf(ran)})),
+				h.Ledger, let))
+			var got []string
+			for _, d := range verify(t, db).Differences {
+				got = append(got, d.Table+" "+d.Column)
+			}
+			if !slices.Equal(got, test.columns) {
+				t.Errorf("differences in %q, want %q", got, test.columns)
+			}
+		})
+	}
 }
 
 // TestVerifyHoldsApprovalsToTheirBytes: who forges the log forges the

@@ -65,7 +65,7 @@ type chain struct {
 	started []start
 }
 
-// asked is a position at a gate of tools; attempt is 0 for any.
+// asked is a position at a gate of tools.
 type asked struct {
 	gate    hooks.Gate
 	callID  string
@@ -144,11 +144,8 @@ func (c *chain) add(l *decisionLine) error {
 	c.owners[orZero(l.TenantID)] = append(c.owners[orZero(l.TenantID)], key)
 	c.events[eventSeq] = append(c.events[eventSeq], key)
 	if orZero(l.Effective) {
-		at := asked{hooks.Gate(orZero(l.Gate)), orZero(l.Subject), 0}
-		said := given{hooks.Action(orZero(l.Action)), eventSeq}
-		c.answers[at] = append(c.answers[at], said)
-		at.attempt = int(orZero(l.Attempt))
-		c.answers[at] = append(c.answers[at], said)
+		at := asked{hooks.Gate(orZero(l.Gate)), orZero(l.Subject), int(orZero(l.Attempt))}
+		c.answers[at] = append(c.answers[at], given{hooks.Action(orZero(l.Action)), eventSeq})
 	}
 	return nil
 }
@@ -187,8 +184,8 @@ func (c *chain) note(s loop.State, e event.Event, p event.Payload) {
 		})
 		return
 	}
-	if gates[hooks.GateBeforeToolCall] && isProposed(run, callID) {
-		c.started = append(c.started, start{asked{hooks.GateBeforeToolCall, callID, 0}, e.Seq})
+	if revision := revisionOf(run, callID); gates[hooks.GateBeforeToolCall] && revision > 0 {
+		c.started = append(c.started, start{asked{hooks.GateBeforeToolCall, callID, revision}, e.Seq})
 	}
 	if gates[hooks.GateBeforeExecute] && attempt > 0 {
 		c.started = append(c.started, start{asked{hooks.GateBeforeExecute, callID, attempt}, e.Seq})
@@ -212,9 +209,16 @@ func (c *chain) compare(mark event.LedgerMark, seq int64) {
 	}
 }
 
-func isProposed(r loop.Run, callID string) bool {
+// revisionOf is that of the arguments which hooks have to let through where the
+// call goes on from here, 0 if they have done so.
+func revisionOf(r loop.Run, callID string) int {
 	t, _ := r.Turn()
-	return slices.ContainsFunc(t.Calls, func(k loop.Call) bool { return k.ID == callID && k.Status == loop.CallProposed })
+	for _, k := range t.Calls {
+		if k.ID == callID && (k.Status == loop.CallProposed || k.Status == loop.CallEdited) {
+			return 1 + k.Edits
+		}
+	}
+	return 0
 }
 
 // judge looks for the decisions behind the starts of an append, which ended

@@ -40,7 +40,8 @@ var projected = map[string]string{
 		FROM agentd.tool_calls WHERE session_id = $1`,
 	"approvals": `SELECT id::text, tenant_id, run_id::text, turn_no::text, call_id::text, kind, name, arguments, arguments_sha256, requested_by, reason,
 		status, decided_by_kind, decided_by_id, decision_reason, ` + utc("requested_at") + `, ` + utc("decided_at") + `,
-		requested_seq::text, decided_seq::text
+		requested_seq::text, decided_seq::text, edited_arguments, edited_sha256, changed_from, to_json(approvers)::text AS approvers,
+		(expires_at IS NOT NULL)::text AS expires
 		FROM agentd.approvals WHERE session_id = $1`,
 }
 

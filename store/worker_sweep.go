@@ -133,6 +133,24 @@ func (l *Leases) Due(ctx context.Context, known loop.Pauses, limit int) ([]loop.
 	return jobs, nil
 }
 
+// Expired returns up to limit approvals that nobody has answered in time.
+func (l *Leases) Expired(ctx context.Context, limit int) ([]loop.ApprovalRef, error) {
+	rows, _ := l.pool.Query(ctx, `
+		SELECT a.tenant_id, a.id::text
+		FROM agentd.approvals AS a
+		WHERE a.status = 'pending' AND a.expires_at <= (SELECT agentd.clock())
+		ORDER BY a.expires_at
+		LIMIT $1`, limit) // rows has the error
+	list, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a loop.ApprovalRef, err error) {
+		err = row.Scan(&a.TenantID, &a.ApprovalID)
+		return a, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for approvals that have expired: %w", err)
+	}
+	return list, nil
+}
+
 // queuedJobs are the jobs that may still claim something. Their names are
 // those that loop/worker gives them.
 const queuedJobs = `

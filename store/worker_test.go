@@ -339,6 +339,7 @@ func TestErrorsOfTheTableOfWorkers(t *testing.T) {
 		"Orphans":     first(a.Orphans(ctx, time.Second, 1)),
 		"Held":        first(a.Held(ctx, a.id, nil)),
 		"Due":         first(a.Due(ctx, nil, 1)),
+		"Expired":     first(a.Expired(ctx, 1)),
 		"Lost":        first(a.Lost(ctx, time.Second, nil, 1)),
 		"Fetched":     first(a.Fetched(ctx, a.id, nil)),
 	} {

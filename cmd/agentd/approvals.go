@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // approvalsCmd are the tool calls that wait for a person.
@@ -15,6 +17,7 @@ type approvalsCmd struct {
 	List        approvalsListCmd `cmd:"" default:"withargs" help:"List the calls that wait for an answer, the oldest first."`
 	Show        approvalsShowCmd `cmd:"" help:"Show a call with its exact arguments."`
 	Approve     approveCmd       `cmd:"" help:"Let a call run."`
+	Edit        editCmd          `cmd:"" help:"Let a call run with other arguments, once the hooks have let them through."`
 	Deny        denyCmd          `cmd:"" help:"Do not let a call run; the model is told."`
 	Happened    happenedCmd      `cmd:"" help:"Say that a call of unknown outcome has taken effect; it is not run again."`
 	NotHappened notHappenedCmd   `cmd:"" help:"Say that a call of unknown outcome has not taken effect; it is run again."`
@@ -83,6 +86,8 @@ func printApproval(out io.Writer, a *agentdv1.Approval) error {
 		{"run", a.GetRunId()},
 		{"call", a.GetCallId()},
 		{"asked", moment(a.GetRequestedAt())},
+		{"expires", moment(a.GetExpiresAt())},
+		{"for", orElse(strings.Join(a.GetApprovers(), ", "), "everybody")},
 		{"decided", moment(a.GetDecidedAt())},
 		{"decided by", strings.Trim(a.GetDecidedBy().GetKind()+" "+a.GetDecidedBy().GetId(), " ")},
 		{"they said", a.GetDecisionReason()},
@@ -93,7 +98,16 @@ func printApproval(out io.Writer, a *agentdv1.Approval) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(out, "arguments:\n%s\n", printable(a.GetArguments()))
+	var b strings.Builder
+	fmt.Fprintf(&b, "arguments:\n%s\n", printable(a.GetArguments()))
+	if a.ChangedFrom != nil {
+		fmt.Fprintf(&b, "which a hook made of what a person gave:\n%s\nby the patch:\n%s\n", printable(a.GetChangedFrom()), printable(a.GetChangePatchJson()))
+	}
+	if a.GetStatus() == agentdv1.ApprovalStatus_APPROVAL_STATUS_EDITED {
+		fmt.Fprintf(&b, "edited to:\n%s\nby the patch:\n%s\nsha256 of that: %s\n",
+			printable(a.GetEditedArguments()), printable(a.GetEditPatchJson()), a.GetEditedSha256())
+	}
+	_, err := io.WriteString(out, b.String())
 	return err
 }
 
@@ -124,6 +138,44 @@ func (cmd approveCmd) Run(ctx context.Context, streams *std) error {
 	return cmd.answer(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE)
 }
 
+type editCmd struct {
+	answerFlags
+
+	Arguments string `required:"" placeholder:"JSON" help:"What is to run: a JSON object, @FILE, or - for standard input."`
+}
+
+// Run lets the call run with other arguments.
+func (cmd editCmd) Run(ctx context.Context, streams *std) error {
+	arguments, err := cmd.read(streams.in)
+	if err != nil {
+		return err
+	}
+	return cmd.send(ctx, streams, agentdv1.ApprovalDecision_APPROVAL_DECISION_EDIT, arguments)
+}
+
+// read returns the arguments byte for byte, but for a line end that a file ends
+// with. What is too long is read no further than the server needs to say so.
+func (cmd editCmd) read(in io.Reader) (string, error) {
+	from := strings.TrimPrefix(cmd.Arguments, "@")
+	switch {
+	case cmd.Arguments == "-":
+	case from == cmd.Arguments:
+		return cmd.Arguments, nil
+	default:
+		file, err := os.Open(from)
+		if err != nil {
+			return "", fmt.Errorf("read the arguments: %w", err)
+		}
+		defer func() { _ = file.Close() }() // it was only read
+		in = file
+	}
+	content, err := io.ReadAll(io.LimitReader(in, loop.MaxArguments+2))
+	if err != nil {
+		return "", fmt.Errorf("read the arguments: %w", err)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r"), nil
+}
+
 type denyCmd struct{ answerFlags }
 
 // Run refuses the call.
@@ -147,6 +199,10 @@ func (cmd notHappenedCmd) Run(ctx context.Context, streams *std) error {
 
 // answer says what it answered to: the answer holds for these arguments alone.
 func (f answerFlags) answer(ctx context.Context, streams *std, decision agentdv1.ApprovalDecision) error {
+	return f.send(ctx, streams, decision, "")
+}
+
+func (f answerFlags) send(ctx context.Context, streams *std, decision agentdv1.ApprovalDecision, arguments string) error {
 	c, err := f.telling(streams.err)
 	if err != nil {
 		return err
@@ -155,9 +211,10 @@ func (f answerFlags) answer(ctx context.Context, streams *std, decision agentdv1
 	if err != nil {
 		return err
 	}
-	if a, err = decide(ctx, c, a, decision, f.Reason); err != nil {
+	if a, err = decide(ctx, c, a, &agentdv1.DecideApprovalRequest{Decision: decision, Reason: f.Reason, Arguments: arguments}); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(streams.out, "%s: %s %s\n", approvalWord(a.GetStatus()), printable(a.GetToolName()), printable(a.GetArguments()))
+	_, err = fmt.Fprintf(streams.out, "%s: %s %s\n", approvalWord(a.GetStatus()), printable(a.GetToolName()),
+		printable(orElse(a.GetEditedArguments(), a.GetArguments())))
 	return err
 }

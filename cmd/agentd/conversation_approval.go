@@ -53,10 +53,10 @@ func (c *conversation) settle(ctx context.Context, runID string, v view) (asked 
 		if err != nil {
 			return true, err
 		}
-		_, err = decide(ctx, c.client, a, answerTo(a, yes), "")
-		switch {
-		case client.ReasonOf(err) == "already_decided":
-			v.late(err)
+		_, err = decide(ctx, c.client, a, &agentdv1.DecideApprovalRequest{Decision: answerTo(a, yes)})
+		switch reason := client.ReasonOf(err); {
+		case reason == "already_decided" || reason == "not_an_approver":
+			v.late(err) // somebody else has answered, or has to
 		case err != nil:
 			return true, err
 		}
@@ -91,10 +91,7 @@ func answerTo(a *agentdv1.Approval, yes bool) agentdv1.ApprovalDecision {
 }
 
 // decide sends an answer that holds for these arguments and no others.
-func decide(
-	ctx context.Context, c *client.Client, a *agentdv1.Approval, decision agentdv1.ApprovalDecision, reason string,
-) (*agentdv1.Approval, error) {
-	return c.DecideApproval(ctx, &agentdv1.DecideApprovalRequest{
-		ApprovalId: a.GetId(), Decision: decision, Reason: reason, ArgumentsSha256: a.GetArgumentsSha256(),
-	})
+func decide(ctx context.Context, c *client.Client, a *agentdv1.Approval, answer *agentdv1.DecideApprovalRequest) (*agentdv1.Approval, error) {
+	answer.ApprovalId, answer.ArgumentsSha256 = a.GetId(), a.GetArgumentsSha256()
+	return c.DecideApproval(ctx, answer)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -137,10 +138,13 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisio
 		fmt.Fprintf(&b, " (%s)", oneLine(run.GetReason(), 80))
 	}
 	fmt.Fprintf(&b, ", %s, %s\n\n", count(int64(run.GetTurns()), "turn"), count(int64(len(decisions)), "decision"))
-	calls := map[string]string{}
+	calls, shown := map[string]string{}, map[string]string{}
 	for _, e := range events {
-		if p, ok := decodeEvent(e).(event.ToolProposed); ok {
+		switch p := decodeEvent(e).(type) {
+		case event.ToolProposed:
 			calls[p.CallID] = p.Name + " " + p.Arguments
+		case event.ApprovalRequested:
+			shown[p.ApprovalID] = p.Arguments
 		}
 	}
 	rest := stories(events, decisions)
@@ -158,6 +162,9 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisio
 			mark = "→"
 		}
 		fmt.Fprintf(&b, "%s %-6s %-20s %s\n", mark, fmt.Sprintf("#%d", e.GetSeq()), e.GetType(), oneLine(summary(e, calls), 140))
+		if changed := changeOf(e, shown); changed != "" {
+			fmt.Fprintf(&b, "      %s\n", oneLine(changed, 600))
+		}
 	}
 	for _, s := range rest {
 		tell(&b, s, calls)
@@ -168,6 +175,22 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisio
 	}
 	_, err := io.WriteString(out, strings.Join(lines, "\n"))
 	return err
+}
+
+// changeOf is what people, or hooks after them, made of the arguments of a call,
+// "" if e is about something else. shown has the arguments of approvals by id.
+func changeOf(e *agentdv1.Event, shown map[string]string) string {
+	switch p := decodeEvent(e).(type) {
+	case event.ApprovalRequested:
+		if p.ChangedFrom != nil {
+			return "a hook made this of what a person gave: " + loop.ArgumentsPatch(*p.ChangedFrom, p.Arguments)
+		}
+	case event.ApprovalDecided:
+		if p.EditedArguments != nil {
+			return "to " + *p.EditedArguments + ", which is " + loop.ArgumentsPatch(shown[p.ApprovalID], *p.EditedArguments)
+		}
+	}
+	return ""
 }
 
 // tell says who answered what at a gate, and what was changed.

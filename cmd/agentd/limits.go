@@ -1,13 +1,19 @@
 package main
 
 import (
+	"path"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 // limitFlags say when a run has gone on for too long, when a failed model call
-// is made again, and what becomes of a tool call of unknown outcome.
+// is made again, what becomes of a tool call of unknown outcome, and who is asked
+// about calls for how long.
 type limitFlags struct {
 	MaxTurns         int           `default:"50" env:"AGENTD_MAX_TURNS" placeholder:"N" help:"End a run after so many turns; 0 is no limit."`
 	MaxRepeatedCalls int           `default:"10" env:"AGENTD_MAX_REPEATED_CALLS" placeholder:"N" help:"End a run whose model asks for the same tool with the same arguments in so many turns in a row; 0 is no limit."`
@@ -21,6 +27,8 @@ type limitFlags struct {
 	ModelAttempts    int           `default:"4" env:"AGENTD_MODEL_ATTEMPTS" placeholder:"N" help:"How many model calls of a turn may fail before the run does, if they fail before they show anything."`
 	ModelMaxWait     time.Duration `default:"1m" env:"AGENTD_MODEL_MAX_WAIT" placeholder:"DURATION" help:"The longest wait before a failed model call is made again, whatever the provider asks for."`
 	Unattended       bool          `env:"AGENTD_UNATTENDED" help:"There is nobody to ask: block tool calls that need a person's yes."`
+	Approvers        []string      `env:"AGENTD_APPROVERS" placeholder:"GLOB" help:"Who may answer what people are asked about tool calls: whose id such a glob fits, which is default for callers with the API key and local for those without one. Without it everybody who reaches the API may."`
+	ApprovalTimeout  time.Duration `default:"0s" env:"AGENTD_APPROVAL_TIMEOUT" placeholder:"DURATION" help:"Refuse a tool call if nobody has said for so long whether it may run. 0 waits for ever."`
 }
 
 // limits returns what the flags do to an agent.
@@ -45,6 +53,10 @@ func (f limitFlags) limits() (func(*loop.Agent), error) {
 	case f.ModelMaxWait <= 0:
 		return nil, badFlag("--model-max-wait", "%s is no time to wait: give one such as 1m", f.ModelMaxWait)
 	}
+	approvers, err := f.approvers()
+	if err != nil {
+		return nil, err
+	}
 	return func(a *loop.Agent) {
 		a.Limits = loop.Limits{
 			Turns: f.MaxTurns, RepeatedCalls: f.MaxRepeatedCalls, RunTime: f.MaxRunTime,
@@ -53,6 +65,32 @@ func (f limitFlags) limits() (func(*loop.Agent), error) {
 		a.Prices = loop.Prices{Input: int64(f.InputPrice), Output: int64(f.OutputPrice)}
 		a.OnUnknown = loop.UnknownPolicy(f.OnUnknown)
 		a.Retry = loop.Retry{Attempts: f.ModelAttempts, MaxWait: f.ModelMaxWait}
-		a.Unattended = f.Unattended
+		a.Unattended, a.Approvers, a.ApprovalTimeout = f.Unattended, approvers, f.ApprovalTimeout
 	}, nil
+}
+
+// approvers are the globs, once it is sure that they and the rest can be meant.
+func (f limitFlags) approvers() ([]string, error) {
+	globs := present(f.Approvers)
+	for _, glob := range globs {
+		if _, err := path.Match(glob, ""); err != nil {
+			return nil, badFlag("--approvers", "%q is no glob, such as ops-*", glob)
+		}
+	}
+	callers := api.Callers()
+	may := func(a event.Actor) bool { return loop.MayDecide(globs, a) }
+	switch {
+	case f.ApprovalTimeout < 0:
+		return nil, badFlag("--approval-timeout", "%s is negative: give 0 to wait for ever, or a time such as 24h", f.ApprovalTimeout)
+	case f.ApprovalTimeout > 0 && f.ApprovalTimeout < time.Millisecond:
+		return nil, badFlag("--approval-timeout", "%s is no time to answer: give 0 to wait for ever, or a time such as 24h", f.ApprovalTimeout)
+	case len(globs) > 0 && f.Unattended:
+		return nil, badFlag("--approvers", "names who is asked, and --unattended says that there is nobody")
+	case f.ApprovalTimeout > 0 && f.Unattended:
+		return nil, badFlag("--approval-timeout", "is for people who are asked, and --unattended says that there is nobody")
+	case !slices.ContainsFunc(callers, may):
+		return nil, badFlag("--approvers", "%s fits nobody who can call: their ids are %s (with the API key) and %s (without one)",
+			strings.Join(globs, ","), callers[1].ID, callers[0].ID)
+	}
+	return globs, nil
 }

@@ -109,8 +109,13 @@ func (n node) run(ctx context.Context) (err error) {
 		return err
 	}
 	asker := &hooks.Asker{HookSet: hookSet.Digest}
+	tools, err := builtin.Tools(builtin.Surroundings{Memories: log})
+	if err != nil {
+		return err
+	}
+	tools = append(tools, extraTools...)
 	commands := &loop.Commands{
-		Log: log, Agents: []string{demoAgent}, Policies: n.policies, Hooks: n.gates.hooks, Asker: asker,
+		Log: log, Agents: []string{demoAgent}, Tools: map[string][]loop.Tool{demoAgent: tools}, Policies: n.policies, Hooks: n.gates.hooks, Asker: asker,
 		NewID: newID, Now: time.Now, Logger: n.parts,
 	}
 
@@ -144,11 +149,7 @@ func (n node) run(ctx context.Context) (err error) {
 	}()
 
 	if n.worker {
-		tools, err := builtin.Tools(builtin.Surroundings{Memories: log})
-		if err != nil {
-			return err
-		}
-		demo, free, err := n.models.demo(append(tools, extraTools...), n.log, n.parts)
+		demo, free, err := n.models.demo(tools, n.log, n.parts)
 		if err != nil {
 			return err
 		}

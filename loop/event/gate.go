@@ -110,7 +110,7 @@ func (k ApprovalKind) Takes(d ApprovalDecision) bool {
 		return k == ApprovalOfOutcome
 	case DecisionCancelled:
 		return true
-	case DecisionApproved, DecisionDenied:
+	case DecisionApproved, DecisionDenied, DecisionEdited, DecisionExpired:
 	}
 	return k == ApprovalOfCall
 }
@@ -131,6 +131,15 @@ type ApprovalRequested struct {
 	By        string `json:"by"`
 	Reason    string `json:"reason,omitempty"`
 	Sanitized bool   `json:"sanitized,omitempty"`
+	// ChangedFrom are the arguments that a person had given for the call, if hooks
+	// have made the present ones of them.
+	ChangedFrom *string `json:"changed_from,omitempty"`
+	// Approvers are globs in the syntax of [path.Match]: only an actor whose id
+	// one of them fits may answer. Nil is everybody.
+	Approvers []string `json:"approvers,omitempty"`
+	// TimeoutMS is how long there is time to answer, counted by the log's clock
+	// from the append that has the event; 0 is for ever.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 }
 
 // ApprovalDecision is an answer to an approval.
@@ -140,6 +149,12 @@ type ApprovalDecision string
 const (
 	DecisionApproved ApprovalDecision = "approved"
 	DecisionDenied   ApprovalDecision = "denied"
+	// DecisionEdited lets the call run with the arguments of the answer, once the
+	// hooks have seen them.
+	DecisionEdited ApprovalDecision = "edited"
+	// DecisionExpired: nobody answered in time. It is neither a yes nor anybody's
+	// no.
+	DecisionExpired ApprovalDecision = "expired"
 	// DecisionHappened and DecisionDidNotHappen say of a call that was
 	// interrupted whether it has taken effect. One that has not is run again.
 	DecisionHappened     ApprovalDecision = "happened"
@@ -157,6 +172,10 @@ type ApprovalDecided struct {
 	ArgumentsSHA256 string `json:"arguments_sha256"`
 	Reason          string `json:"reason,omitempty"`
 	Sanitized       bool   `json:"sanitized,omitempty"`
+	// EditedArguments are what is to run instead, byte for byte, and EditedSHA256
+	// (hex) is their digest; only with [DecisionEdited].
+	EditedArguments *string `json:"edited_arguments,omitempty"`
+	EditedSHA256    string  `json:"edited_sha256,omitempty"`
 }
 
 // EventType implements [Payload].

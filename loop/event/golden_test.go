@@ -116,6 +116,14 @@ var samples = []event.Payload{
 		Reason: "attempt 1 was interrupted", Sanitized: true,
 	},
 	event.RunCancelRequested{Reason: "changed my mind", Sanitized: true, Rollback: true},
+	event.ApprovalRequested{
+		ApprovalID: "a-3", Kind: event.ApprovalOfOutcome, CallID: "c-1", Name: "pay", Arguments: `{"n": 9007199254740993}`, ArgumentsSHA256: "00ff", By: "BeforeToolCall",
+		Reason: "more than 100", Sanitized: true, ChangedFrom: new(`{"n": 9007199254740994}`), Approvers: []string{"ops-*", "local"}, TimeoutMS: 259_200_000,
+	},
+	event.ApprovalDecided{
+		ApprovalID: "a-1", CallID: "c-1", Decision: event.DecisionEdited, ArgumentsSHA256: "00ff", Reason: "less", Sanitized: true,
+		EditedArguments: new(`{ "n": 9007199254740994 }`), EditedSHA256: "ff00",
+	},
 }
 
 func TestGolden(t *testing.T) {

@@ -148,11 +148,13 @@ func checkCalls(s loop.State, e event.Event, p event.Payload) error {
 	r, _ := s.Run(e.RunID)
 	t, _ := r.Turn()
 	final, awaiting := map[string]string{}, []string{}
+	questions := map[string]loop.Question{}
 	for _, c := range t.Calls {
 		final[c.ID] = c.Arguments
 		if c.Final != nil {
 			final[c.ID] = *c.Final
 		}
+		questions[c.ApprovalID] = c.Question
 		if c.Status == loop.CallAwaiting {
 			awaiting = append(awaiting, c.ApprovalID)
 		}
@@ -169,7 +171,10 @@ func checkCalls(s loop.State, e event.Event, p event.Payload) error {
 	case event.ApprovalRequested:
 		return bytes(p.CallID, p.ArgumentsSHA256)
 	case event.ApprovalDecided:
-		return bytes(p.CallID, p.ArgumentsSHA256)
+		if q := questions[p.ApprovalID]; p.ArgumentsSHA256 != q.ArgumentsSHA256 {
+			return fmt.Errorf("the answer to %s is about other bytes than the question", p.ApprovalID)
+		}
+		return bytes(p.CallID, p.EditedSHA256)
 	case event.RunSuspended:
 		if !slices.Equal(p.ApprovalIDs, awaiting) {
 			return fmt.Errorf("suspended for %q where %q are open", p.ApprovalIDs, awaiting)

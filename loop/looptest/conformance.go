@@ -15,7 +15,8 @@ import (
 )
 
 // TestLog is the conformance suite of loop.Log. open returns an empty log;
-// its cleanup is the caller's.
+// its cleanup is the caller's. The log has SetClock besides, which stops its
+// clock at a time.
 //
 //nolint:tparallel // its caller is the top-level test and calls Parallel
 func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
@@ -47,6 +48,8 @@ func TestLog(t *testing.T, open func(t *testing.T) loop.Log) {
 		"RacingMessagesAreEnqueuedOnceEach":          testEnqueueRaces,
 		"AnInterruptEndsWhatNobodyHolds":             testInterrupt,
 		"ARolledBackRunLeavesTheConversation":        testRollback,
+		"AnAnswerInTimeHoldsAndALateOneDoesNot":      testExpiry,
+		"ALateAnswerWritesNothing":                   testExpiredAppend,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

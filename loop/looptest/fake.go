@@ -154,8 +154,11 @@ type Bench struct {
 // NewBench puts the agent on log.
 func NewBench(log loop.Log, model loop.Model, tools ...loop.Tool) *Bench {
 	return &Bench{
-		Log:      log,
-		Commands: &loop.Commands{Log: log, Agents: []string{"demo"}, NewID: NewID, Now: time.Now, Logger: slog.New(slog.DiscardHandler)},
+		Log: log,
+		Commands: &loop.Commands{
+			Log: log, Agents: []string{"demo"}, Tools: map[string][]loop.Tool{"demo": tools},
+			NewID: NewID, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
+		},
 		Engine: &loop.Engine{
 			Log: log, NewID: NewID, Now: time.Now, Logger: slog.New(slog.DiscardHandler),
 			Agents: map[string]loop.Agent{"demo": {Name: "demo", Model: model, ModelName: "test-model", Tools: tools}},

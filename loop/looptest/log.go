@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -16,11 +17,12 @@ import (
 
 // Log is a loop.Log in memory. It is safe for concurrent use.
 type Log struct {
-	// Now is the log's clock, for the age of idempotency keys. Set it before
-	// the first use.
+	// Now is the log's clock, for the age of idempotency keys and the time that
+	// there is to answer. Set it before the first use.
 	Now func() time.Time
 
 	mu       sync.Mutex
+	stopped  time.Time // the clock, once it is
 	sessions map[string]*session
 	jobs     []loop.Job
 	jobAdded chan struct{}
@@ -38,6 +40,8 @@ type session struct {
 	events  []event.Event
 	ledger  []loop.LedgerRow
 	appends []string // the append id of each event
+	// expires says until when approvals may be answered, for those that expire.
+	expires map[string]time.Time
 }
 
 var _ loop.Log = (*Log)(nil)
@@ -50,6 +54,20 @@ func NewLog() *Log {
 		watchers: map[string]map[chan int64]bool{},
 		jobAdded: make(chan struct{}, 1),
 	}
+}
+
+// SetClock stops the log's clock at a time.
+func (l *Log) SetClock(_ testing.TB, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopped = at
+}
+
+func (l *Log) now() time.Time {
+	if !l.stopped.IsZero() {
+		return l.stopped
+	}
+	return l.Now()
 }
 
 // FailAppends makes every append that f refuses fail with f's error. Nil ends
@@ -119,6 +137,9 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 	if s.state.LastSeq != a.Expected {
 		return loop.Appended{}, loop.ErrConflict
 	}
+	if at, ok := s.expires[a.Answers]; ok && !l.now().Before(at) {
+		return loop.Appended{}, loop.ErrExpired
+	}
 	if err := s.chain(a); err != nil {
 		return loop.Appended{}, err
 	}
@@ -128,10 +149,25 @@ func (l *Log) Append(ctx context.Context, a loop.Append) (loop.Appended, error) 
 		s.state = loop.Fold(s.state, out[i])
 		s.events = append(s.events, out[i])
 		s.appends = append(s.appends, a.ID)
+		s.expire(out[i], l.now())
 	}
 	l.sessions[a.SessionID] = s
 	l.publish(a)
 	return l.acknowledge(a, loop.Appended{Events: out, LastSeq: s.state.LastSeq})
+}
+
+// expire notes until when what e asks may be answered.
+func (s *session) expire(e event.Event, now time.Time) {
+	if e.Type != event.TypeApprovalRequested {
+		return
+	}
+	p, _ := event.Decode(e) // nobody is asked by what cannot be read
+	if q, ok := p.(event.ApprovalRequested); ok && q.TimeoutMS > 0 {
+		if s.expires == nil {
+			s.expires = map[string]time.Time{}
+		}
+		s.expires[q.ApprovalID] = now.Add(time.Duration(q.TimeoutMS) * time.Millisecond)
+	}
 }
 
 func (l *Log) acknowledge(a loop.Append, done loop.Appended) (loop.Appended, error) {

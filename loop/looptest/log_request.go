@@ -25,7 +25,7 @@ func (l *Log) Request(_ context.Context, tenantID, sessionID, key string) (loop.
 		if used != key || key == "" {
 			continue
 		}
-		if l.Now().Sub(e.At) > 24*time.Hour {
+		if l.now().Sub(e.At) > 24*time.Hour {
 			break
 		}
 		return q, true, nil

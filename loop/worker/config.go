@@ -27,6 +27,8 @@ type Commands interface {
 	Requeue(ctx context.Context, j loop.Job, cause string, actor event.Actor) (bool, error)
 	// BeginNext begins the next enqueued run of j's session, if none is active.
 	BeginNext(ctx context.Context, j loop.Job, actor event.Actor) (bool, error)
+	// ExpireApproval stores that nobody has answered the approval in time.
+	ExpireApproval(ctx context.Context, tenantID, approvalID string) (bool, error)
 }
 
 // Leases is the table of workers. Durations are counted by the database's
@@ -55,6 +57,8 @@ type Leases interface {
 	// the table nor by known, which is what this worker has heard last: it would
 	// not claim what it queues.
 	Due(ctx context.Context, known loop.Pauses, limit int) ([]loop.Job, error)
+	// Expired returns approvals that nobody has answered in time.
+	Expired(ctx context.Context, limit int) ([]loop.ApprovalRef, error)
 	// Lost returns queued runs that no job will claim and that are not
 	// paused, as Due means it. A job that ended less
 	// than settle ago does not count as lost yet.

@@ -108,6 +108,8 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	failed := errors.Join(err, s.release(ctx, orphans))
 	due, err := cfg.Leases.Due(ctx, s.inc.paused.known(), sweepLimit)
 	failed = errors.Join(failed, err, s.requeue(ctx, due, causeDue), s.resume(ctx))
+	expired, err := cfg.Leases.Expired(ctx, sweepLimit)
+	failed = errors.Join(failed, err, s.expire(ctx, expired))
 	s.sweeps++
 	if s.sweeps%lookAgain != 0 && len(dead) == 0 && len(orphans) == 0 {
 		return failed
@@ -195,6 +197,21 @@ func (s *sweeper) release(ctx context.Context, runs []loop.Release) error {
 		}
 		if done {
 			s.inc.log.WarnContext(ctx, "run taken away from a worker that is gone or does not hear", "run", r.RunID, "session", r.SessionID, "dead", r.WorkerID)
+		}
+		return nil
+	})
+}
+
+// expire makes visible that the time to answer is over. An answer that comes now
+// is refused in any case.
+func (s *sweeper) expire(ctx context.Context, approvals []loop.ApprovalRef) error {
+	return each(ctx, approvals, func(ctx context.Context, a loop.ApprovalRef) error {
+		done, err := s.inc.cfg.Commands.ExpireApproval(ctx, a.TenantID, a.ApprovalID)
+		if err != nil && !errors.Is(err, loop.ErrNotFound) {
+			return fmt.Errorf("expire approval %s: %w", a.ApprovalID, err)
+		}
+		if done {
+			s.inc.log.InfoContext(ctx, "nobody answered an approval in time", "approval", a.ApprovalID)
 		}
 		return nil
 	})

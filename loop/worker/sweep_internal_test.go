@@ -55,6 +55,12 @@ func (f *fakes) Orphans(context.Context, time.Duration, int) ([]loop.Release, er
 func (f *fakes) Due(context.Context, loop.Pauses, int) ([]loop.Job, error) {
 	return []loop.Job{{RunID: "due"}}, f.ask("Due")
 }
+func (f *fakes) Expired(context.Context, int) ([]loop.ApprovalRef, error) {
+	return []loop.ApprovalRef{{ApprovalID: "open"}}, f.ask("Expired")
+}
+func (f *fakes) ExpireApproval(_ context.Context, _, approvalID string) (bool, error) {
+	return true, f.ask("expire " + approvalID)
+}
 func (f *fakes) Lost(context.Context, time.Duration, loop.Pauses, int) ([]loop.Job, error) {
 	return []loop.Job{{RunID: "lost"}}, f.ask("Lost")
 }
@@ -111,7 +117,7 @@ func TestASweepAsksForEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"DeclareDead", "Due", "Fetched", "Forget", "Held", "Lost", "Orphans", "Passed", "begin next passed",
+		"DeclareDead", "Due", "Expired", "Fetched", "Forget", "Held", "Lost", "Orphans", "Passed", "begin next passed", "expire open",
 		"release held", "release orphan 1", "release orphan 2",
 		"requeue due due", "requeue fetched job_lost", "requeue lost job_lost",
 	}
@@ -124,7 +130,7 @@ func TestASweepAsksForEverything(t *testing.T) {
 func TestASweepThatFailsSaysSo(t *testing.T) {
 	t.Parallel()
 	for _, broken := range []string{
-		"DeclareDead", "Orphans", "release orphan 1", "Due", "requeue due due", "Lost", "requeue lost job_lost",
+		"DeclareDead", "Orphans", "release orphan 1", "Due", "requeue due due", "Expired", "expire open", "Lost", "requeue lost job_lost",
 		"Passed", "begin next passed", "Held", "release held", "Fetched", "requeue fetched job_lost", "Forget",
 	} {
 		f := &fakes{broken: broken}

@@ -42,6 +42,12 @@ const (
 	// The call that was interrupted has not taken effect. It is run again, under
 	// the same id.
 	ApprovalStatus_APPROVAL_STATUS_DID_NOT_HAPPEN ApprovalStatus = 6
+	// The call may run with other arguments, which a person gave, once the hooks
+	// have let them through.
+	ApprovalStatus_APPROVAL_STATUS_EDITED ApprovalStatus = 7
+	// Nobody answered in time: this is neither a yes nor anybody's no. The call
+	// will not run, and the model is told.
+	ApprovalStatus_APPROVAL_STATUS_EXPIRED ApprovalStatus = 8
 )
 
 // Enum value maps for ApprovalStatus.
@@ -54,6 +60,8 @@ var (
 		4: "APPROVAL_STATUS_CANCELLED",
 		5: "APPROVAL_STATUS_HAPPENED",
 		6: "APPROVAL_STATUS_DID_NOT_HAPPEN",
+		7: "APPROVAL_STATUS_EDITED",
+		8: "APPROVAL_STATUS_EXPIRED",
 	}
 	ApprovalStatus_value = map[string]int32{
 		"APPROVAL_STATUS_UNSPECIFIED":    0,
@@ -63,6 +71,8 @@ var (
 		"APPROVAL_STATUS_CANCELLED":      4,
 		"APPROVAL_STATUS_HAPPENED":       5,
 		"APPROVAL_STATUS_DID_NOT_HAPPEN": 6,
+		"APPROVAL_STATUS_EDITED":         7,
+		"APPROVAL_STATUS_EXPIRED":        8,
 	}
 )
 
@@ -163,6 +173,8 @@ const (
 	ApprovalDecision_APPROVAL_DECISION_HAPPENED ApprovalDecision = 3
 	// It has not taken effect: run it again, under the same id.
 	ApprovalDecision_APPROVAL_DECISION_DID_NOT_HAPPEN ApprovalDecision = 4
+	// Let the call run with the arguments of the request in the place of its own.
+	ApprovalDecision_APPROVAL_DECISION_EDIT ApprovalDecision = 5
 )
 
 // Enum value maps for ApprovalDecision.
@@ -173,6 +185,7 @@ var (
 		2: "APPROVAL_DECISION_DENY",
 		3: "APPROVAL_DECISION_HAPPENED",
 		4: "APPROVAL_DECISION_DID_NOT_HAPPEN",
+		5: "APPROVAL_DECISION_EDIT",
 	}
 	ApprovalDecision_value = map[string]int32{
 		"APPROVAL_DECISION_UNSPECIFIED":    0,
@@ -180,6 +193,7 @@ var (
 		"APPROVAL_DECISION_DENY":           2,
 		"APPROVAL_DECISION_HAPPENED":       3,
 		"APPROVAL_DECISION_DID_NOT_HAPPEN": 4,
+		"APPROVAL_DECISION_EDIT":           5,
 	}
 )
 
@@ -226,7 +240,8 @@ type Approval struct {
 	// The tool.
 	ToolName string `protobuf:"bytes,6,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
 	// Exactly what runs if the answer is yes, byte for byte; of an outcome, what
-	// was handed to the tool, and is again if it did not happen.
+	// was handed to the tool, and is again if it did not happen. What runs after
+	// an edit is in edited_arguments.
 	Arguments string `protobuf:"bytes,7,opt,name=arguments,proto3" json:"arguments,omitempty"`
 	// SHA-256 (hex) of the arguments; the answer is bound to it.
 	ArgumentsSha256 string `protobuf:"bytes,8,opt,name=arguments_sha256,json=argumentsSha256,proto3" json:"arguments_sha256,omitempty"`
@@ -246,7 +261,29 @@ type Approval struct {
 	// What the one who answered said; may be empty.
 	DecisionReason string `protobuf:"bytes,15,opt,name=decision_reason,json=decisionReason,proto3" json:"decision_reason,omitempty"`
 	// What the question is.
-	Kind          ApprovalKind `protobuf:"varint,16,opt,name=kind,proto3,enum=agentd.v1.ApprovalKind" json:"kind,omitempty"`
+	Kind ApprovalKind `protobuf:"varint,16,opt,name=kind,proto3,enum=agentd.v1.ApprovalKind" json:"kind,omitempty"`
+	// Of an edit, what runs instead, byte for byte, unless a hook refuses or changes
+	// it; what a hook makes of it is another approval.
+	EditedArguments string `protobuf:"bytes,17,opt,name=edited_arguments,json=editedArguments,proto3" json:"edited_arguments,omitempty"`
+	// SHA-256 (hex) of edited_arguments; empty if the answer was no edit.
+	EditedSha256 string `protobuf:"bytes,18,opt,name=edited_sha256,json=editedSha256,proto3" json:"edited_sha256,omitempty"`
+	// JSON Patch (RFC 6902) from arguments to edited_arguments; empty if the answer
+	// was no edit, or one of them is no JSON. What differs in spelling alone is not
+	// in it.
+	EditPatchJson string `protobuf:"bytes,19,opt,name=edit_patch_json,json=editPatchJson,proto3" json:"edit_patch_json,omitempty"`
+	// What a person had given for the call, if a hook has made arguments of it, so
+	// that people are asked again.
+	ChangedFrom *string `protobuf:"bytes,20,opt,name=changed_from,json=changedFrom,proto3,oneof" json:"changed_from,omitempty"`
+	// JSON Patch (RFC 6902) from changed_from to arguments.
+	ChangePatchJson string `protobuf:"bytes,21,opt,name=change_patch_json,json=changePatchJson,proto3" json:"change_patch_json,omitempty"`
+	// Globs: who may answer is whose id one of them fits. None is everybody who
+	// reaches the API.
+	Approvers []string `protobuf:"bytes,22,rep,name=approvers,proto3" json:"approvers,omitempty"`
+	// Whether the caller may answer, as long as nobody has.
+	MayDecide bool `protobuf:"varint,23,opt,name=may_decide,json=mayDecide,proto3" json:"may_decide,omitempty"`
+	// Until when there is time to answer, by the clock of the database; not set is
+	// for ever.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -391,6 +428,62 @@ func (x *Approval) GetKind() ApprovalKind {
 		return x.Kind
 	}
 	return ApprovalKind_APPROVAL_KIND_UNSPECIFIED
+}
+
+func (x *Approval) GetEditedArguments() string {
+	if x != nil {
+		return x.EditedArguments
+	}
+	return ""
+}
+
+func (x *Approval) GetEditedSha256() string {
+	if x != nil {
+		return x.EditedSha256
+	}
+	return ""
+}
+
+func (x *Approval) GetEditPatchJson() string {
+	if x != nil {
+		return x.EditPatchJson
+	}
+	return ""
+}
+
+func (x *Approval) GetChangedFrom() string {
+	if x != nil && x.ChangedFrom != nil {
+		return *x.ChangedFrom
+	}
+	return ""
+}
+
+func (x *Approval) GetChangePatchJson() string {
+	if x != nil {
+		return x.ChangePatchJson
+	}
+	return ""
+}
+
+func (x *Approval) GetApprovers() []string {
+	if x != nil {
+		return x.Approvers
+	}
+	return nil
+}
+
+func (x *Approval) GetMayDecide() bool {
+	if x != nil {
+		return x.MayDecide
+	}
+	return false
+}
+
+func (x *Approval) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
 }
 
 // ListApprovalsRequest asks for one page.
@@ -635,8 +728,11 @@ type DecideApprovalRequest struct {
 	// The arguments_sha256 that the person saw: an answer to other arguments is
 	// refused with invalid_argument. Empty does not check.
 	ArgumentsSha256 string `protobuf:"bytes,4,opt,name=arguments_sha256,json=argumentsSha256,proto3" json:"arguments_sha256,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// With APPROVAL_DECISION_EDIT and no other: what is to run, a JSON object that
+	// fits the tool, at most 256 KiB. It is kept byte for byte.
+	Arguments     string `protobuf:"bytes,5,opt,name=arguments,proto3" json:"arguments,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecideApprovalRequest) Reset() {
@@ -697,6 +793,13 @@ func (x *DecideApprovalRequest) GetArgumentsSha256() string {
 	return ""
 }
 
+func (x *DecideApprovalRequest) GetArguments() string {
+	if x != nil {
+		return x.Arguments
+	}
+	return ""
+}
+
 // DecideApprovalResponse is the answered approval.
 type DecideApprovalResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -747,7 +850,7 @@ var File_agentd_v1_approval_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
-	" agentd/v1/approval_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x04\n" +
+	" agentd/v1/approval_service.proto\x12\tagentd.v1\x1a\x15agentd/v1/event.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa7\a\n" +
 	"\bApproval\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -768,7 +871,18 @@ const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\n" +
 	"decided_at\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\tdecidedAt\x12'\n" +
 	"\x0fdecision_reason\x18\x0f \x01(\tR\x0edecisionReason\x12+\n" +
-	"\x04kind\x18\x10 \x01(\x0e2\x17.agentd.v1.ApprovalKindR\x04kind\"\xab\x01\n" +
+	"\x04kind\x18\x10 \x01(\x0e2\x17.agentd.v1.ApprovalKindR\x04kind\x12)\n" +
+	"\x10edited_arguments\x18\x11 \x01(\tR\x0feditedArguments\x12#\n" +
+	"\redited_sha256\x18\x12 \x01(\tR\feditedSha256\x12&\n" +
+	"\x0fedit_patch_json\x18\x13 \x01(\tR\reditPatchJson\x12&\n" +
+	"\fchanged_from\x18\x14 \x01(\tH\x00R\vchangedFrom\x88\x01\x01\x12*\n" +
+	"\x11change_patch_json\x18\x15 \x01(\tR\x0fchangePatchJson\x12\x1c\n" +
+	"\tapprovers\x18\x16 \x03(\tR\tapprovers\x12\x1d\n" +
+	"\n" +
+	"may_decide\x18\x17 \x01(\bR\tmayDecide\x129\n" +
+	"\n" +
+	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\x0f\n" +
+	"\r_changed_from\"\xab\x01\n" +
 	"\x14ListApprovalsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x15\n" +
@@ -784,15 +898,16 @@ const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\"F\n" +
 	"\x13GetApprovalResponse\x12/\n" +
-	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval\"\xb4\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval\"\xd2\x01\n" +
 	"\x15DecideApprovalRequest\x12\x1f\n" +
 	"\vapproval_id\x18\x01 \x01(\tR\n" +
 	"approvalId\x127\n" +
 	"\bdecision\x18\x02 \x01(\x0e2\x1b.agentd.v1.ApprovalDecisionR\bdecision\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12)\n" +
-	"\x10arguments_sha256\x18\x04 \x01(\tR\x0fargumentsSha256\"I\n" +
+	"\x10arguments_sha256\x18\x04 \x01(\tR\x0fargumentsSha256\x12\x1c\n" +
+	"\targuments\x18\x05 \x01(\tR\targuments\"I\n" +
 	"\x16DecideApprovalResponse\x12/\n" +
-	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval*\xe9\x01\n" +
+	"\bapproval\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalR\bapproval*\xa2\x02\n" +
 	"\x0eApprovalStatus\x12\x1f\n" +
 	"\x1bAPPROVAL_STATUS_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17APPROVAL_STATUS_PENDING\x10\x01\x12\x1c\n" +
@@ -800,17 +915,20 @@ const file_agentd_v1_approval_service_proto_rawDesc = "" +
 	"\x16APPROVAL_STATUS_DENIED\x10\x03\x12\x1d\n" +
 	"\x19APPROVAL_STATUS_CANCELLED\x10\x04\x12\x1c\n" +
 	"\x18APPROVAL_STATUS_HAPPENED\x10\x05\x12\"\n" +
-	"\x1eAPPROVAL_STATUS_DID_NOT_HAPPEN\x10\x06*`\n" +
+	"\x1eAPPROVAL_STATUS_DID_NOT_HAPPEN\x10\x06\x12\x1a\n" +
+	"\x16APPROVAL_STATUS_EDITED\x10\a\x12\x1b\n" +
+	"\x17APPROVAL_STATUS_EXPIRED\x10\b*`\n" +
 	"\fApprovalKind\x12\x1d\n" +
 	"\x19APPROVAL_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12APPROVAL_KIND_CALL\x10\x01\x12\x19\n" +
-	"\x15APPROVAL_KIND_OUTCOME\x10\x02*\xb6\x01\n" +
+	"\x15APPROVAL_KIND_OUTCOME\x10\x02*\xd2\x01\n" +
 	"\x10ApprovalDecision\x12!\n" +
 	"\x1dAPPROVAL_DECISION_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19APPROVAL_DECISION_APPROVE\x10\x01\x12\x1a\n" +
 	"\x16APPROVAL_DECISION_DENY\x10\x02\x12\x1e\n" +
 	"\x1aAPPROVAL_DECISION_HAPPENED\x10\x03\x12$\n" +
-	" APPROVAL_DECISION_DID_NOT_HAPPEN\x10\x042\x99\x02\n" +
+	" APPROVAL_DECISION_DID_NOT_HAPPEN\x10\x04\x12\x1a\n" +
+	"\x16APPROVAL_DECISION_EDIT\x10\x052\x99\x02\n" +
 	"\x0fApprovalService\x12W\n" +
 	"\rListApprovals\x12\x1f.agentd.v1.ListApprovalsRequest\x1a .agentd.v1.ListApprovalsResponse\"\x03\x90\x02\x01\x12Q\n" +
 	"\vGetApproval\x12\x1d.agentd.v1.GetApprovalRequest\x1a\x1e.agentd.v1.GetApprovalResponse\"\x03\x90\x02\x01\x12Z\n" +
@@ -852,21 +970,22 @@ var file_agentd_v1_approval_service_proto_depIdxs = []int32{
 	11, // 2: agentd.v1.Approval.decided_by:type_name -> agentd.v1.Actor
 	10, // 3: agentd.v1.Approval.decided_at:type_name -> google.protobuf.Timestamp
 	1,  // 4: agentd.v1.Approval.kind:type_name -> agentd.v1.ApprovalKind
-	3,  // 5: agentd.v1.ListApprovalsResponse.approvals:type_name -> agentd.v1.Approval
-	3,  // 6: agentd.v1.GetApprovalResponse.approval:type_name -> agentd.v1.Approval
-	2,  // 7: agentd.v1.DecideApprovalRequest.decision:type_name -> agentd.v1.ApprovalDecision
-	3,  // 8: agentd.v1.DecideApprovalResponse.approval:type_name -> agentd.v1.Approval
-	4,  // 9: agentd.v1.ApprovalService.ListApprovals:input_type -> agentd.v1.ListApprovalsRequest
-	6,  // 10: agentd.v1.ApprovalService.GetApproval:input_type -> agentd.v1.GetApprovalRequest
-	8,  // 11: agentd.v1.ApprovalService.DecideApproval:input_type -> agentd.v1.DecideApprovalRequest
-	5,  // 12: agentd.v1.ApprovalService.ListApprovals:output_type -> agentd.v1.ListApprovalsResponse
-	7,  // 13: agentd.v1.ApprovalService.GetApproval:output_type -> agentd.v1.GetApprovalResponse
-	9,  // 14: agentd.v1.ApprovalService.DecideApproval:output_type -> agentd.v1.DecideApprovalResponse
-	12, // [12:15] is the sub-list for method output_type
-	9,  // [9:12] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	10, // 5: agentd.v1.Approval.expires_at:type_name -> google.protobuf.Timestamp
+	3,  // 6: agentd.v1.ListApprovalsResponse.approvals:type_name -> agentd.v1.Approval
+	3,  // 7: agentd.v1.GetApprovalResponse.approval:type_name -> agentd.v1.Approval
+	2,  // 8: agentd.v1.DecideApprovalRequest.decision:type_name -> agentd.v1.ApprovalDecision
+	3,  // 9: agentd.v1.DecideApprovalResponse.approval:type_name -> agentd.v1.Approval
+	4,  // 10: agentd.v1.ApprovalService.ListApprovals:input_type -> agentd.v1.ListApprovalsRequest
+	6,  // 11: agentd.v1.ApprovalService.GetApproval:input_type -> agentd.v1.GetApprovalRequest
+	8,  // 12: agentd.v1.ApprovalService.DecideApproval:input_type -> agentd.v1.DecideApprovalRequest
+	5,  // 13: agentd.v1.ApprovalService.ListApprovals:output_type -> agentd.v1.ListApprovalsResponse
+	7,  // 14: agentd.v1.ApprovalService.GetApproval:output_type -> agentd.v1.GetApprovalResponse
+	9,  // 15: agentd.v1.ApprovalService.DecideApproval:output_type -> agentd.v1.DecideApprovalResponse
+	13, // [13:16] is the sub-list for method output_type
+	10, // [10:13] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_approval_service_proto_init() }
@@ -875,6 +994,7 @@ func file_agentd_v1_approval_service_proto_init() {
 		return
 	}
 	file_agentd_v1_event_proto_init()
+	file_agentd_v1_approval_service_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -30,7 +30,7 @@ type ErrorReason struct {
 	// A stable word for programs: not_found, invalid_argument, session_busy,
 	// idempotency_key_reused, run_ended, not_retryable, not_allowed, conflict,
 	// bad_cursor, cursor_ahead, bad_page_token, unauthenticated, cross_origin,
-	// host_not_allowed, input_blocked, already_decided, no_route, stopping,
+	// host_not_allowed, input_blocked, already_decided, not_an_approver, no_route, stopping,
 	// unavailable, canceled, deadline_exceeded, internal. More may be added.
 	// Of requests that reach no service: malformed_json, malformed_protobuf,
 	// unknown_field, unsupported_media_type, unsupported_encoding,
@@ -180,7 +180,8 @@ func (x *BlockReason) GetText() string {
 // EarlierDecision is the answer that came first.
 type EarlierDecision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// approved, denied, or cancelled: the run ended before anybody answered.
+	// approved, denied, edited; happened, did_not_happen; expired: nobody answered
+	// in time; or cancelled: the run ended before anybody answered.
 	Decision string `protobuf:"bytes,1,opt,name=decision,proto3" json:"decision,omitempty"`
 	// Who answered.
 	By *Actor `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`

@@ -51,8 +51,10 @@ type ApprovalServiceClient interface {
 	// GetApproval returns an approval.
 	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
 	// DecideApproval stores the one answer to an approval. Repeating one's own
-	// answer gives the same response again. Another answer, or the answer of
-	// somebody else, is refused with aborted and the reason already_decided.
+	// answer gives the same response again. Another answer, the answer of somebody
+	// else, or one that comes when the approval has expired, is refused with aborted
+	// and the reason already_decided. An answer of somebody who may not give it is
+	// refused with permission_denied and the reason not_an_approver.
 	DecideApproval(context.Context, *connect.Request[v1.DecideApprovalRequest]) (*connect.Response[v1.DecideApprovalResponse], error)
 }
 
@@ -120,8 +122,10 @@ type ApprovalServiceHandler interface {
 	// GetApproval returns an approval.
 	GetApproval(context.Context, *connect.Request[v1.GetApprovalRequest]) (*connect.Response[v1.GetApprovalResponse], error)
 	// DecideApproval stores the one answer to an approval. Repeating one's own
-	// answer gives the same response again. Another answer, or the answer of
-	// somebody else, is refused with aborted and the reason already_decided.
+	// answer gives the same response again. Another answer, the answer of somebody
+	// else, or one that comes when the approval has expired, is refused with aborted
+	// and the reason already_decided. An answer of somebody who may not give it is
+	// refused with permission_denied and the reason not_an_approver.
 	DecideApproval(context.Context, *connect.Request[v1.DecideApprovalRequest]) (*connect.Response[v1.DecideApprovalResponse], error)
 }
 
