@@ -38,27 +38,30 @@ var foreignRequests = map[string][]string{
 		`{"sessionId":"$SESSION","text":"mine"}`, `{"sessionId":"$SESSION","text":"a secret","idempotencyKey":"$KEY"}`,
 		`{"sessionId":"$SESSION","replaceFrom":"$MESSAGE"}`, `{"sessionId":"$OWN","replaceFrom":"$MESSAGE"}`,
 	},
-	"/agentd.v1.RunService/GetRun":              {`{"runId":"$RUN"}`},
-	"/agentd.v1.RunService/ListRuns":            {`{}`, `{"sessionId":"$SESSION"}`, `{"pageToken":"$RUN"}`, `{"sessionId":"$OWN","pageToken":"$RUN"}`},
-	"/agentd.v1.RunService/CancelRun":           {`{"runId":"$RUN"}`},
-	"/agentd.v1.RunService/RetryRun":            {`{"runId":"$RUN"}`},
-	"/agentd.v1.ApprovalService/ListApprovals":  {`{}`, `{"sessionId":"$SESSION"}`, `{"runId":"$RUN"}`, `{"pageToken":"$APPROVAL"}`, `{"pendingOnly":true}`},
-	"/agentd.v1.ApprovalService/GetApproval":    {`{"approvalId":"$APPROVAL"}`},
-	"/agentd.v1.ApprovalService/DecideApproval": {`{"approvalId":"$APPROVAL","decision":"APPROVAL_DECISION_APPROVE"}`},
-	"/agentd.v1.LedgerService/ListDecisions":    {`{"sessionId":"$SESSION"}`, `{"runId":"$RUN"}`, `{"sessionId":"$OWN","pageToken":"$DECISION"}`, `{"runId":"$RUN","pageToken":"$DECISION"}`},
-	"/agentd.v1.AdminService/FailRun":           {`{"runId":"$RUN","reason":"mine"}`},
-	"/agentd.v1.AdminService/Pause":             {`{"scope":"PAUSE_SCOPE_TENANT"}`},
-	"/agentd.v1.AdminService/Resume":            {`{"scope":"PAUSE_SCOPE_AGENT","agent":"none"}`},
-	"/agentd.v1.AdminService/ListPauses":        {`{}`},
-	"/v1/sessions/{id}/events":                  {"$SESSION", "$SESSION?until=idle&after=1", "$EXTERNAL", "$SESSION?after=1000000"},
-	"/v1/runs/{id}/events":                      {"$RUN", "$RUN?after=1000000", "$SESSION"},
+	"/agentd.v1.RunService/GetRun":             {`{"runId":"$RUN"}`},
+	"/agentd.v1.RunService/ListRuns":           {`{}`, `{"sessionId":"$SESSION"}`, `{"pageToken":"$RUN"}`, `{"sessionId":"$OWN","pageToken":"$RUN"}`},
+	"/agentd.v1.RunService/CancelRun":          {`{"runId":"$RUN"}`},
+	"/agentd.v1.RunService/RetryRun":           {`{"runId":"$RUN"}`},
+	"/agentd.v1.ApprovalService/ListApprovals": {`{}`, `{"sessionId":"$SESSION"}`, `{"runId":"$RUN"}`, `{"pageToken":"$APPROVAL"}`, `{"pendingOnly":true}`},
+	"/agentd.v1.ApprovalService/GetApproval":   {`{"approvalId":"$APPROVAL"}`},
+	"/agentd.v1.ApprovalService/DecideApproval": {
+		`{"approvalId":"$APPROVAL","decision":"APPROVAL_DECISION_APPROVE"}`,
+		`{"approvalId":"$APPROVAL","decision":"APPROVAL_DECISION_EDIT","arguments":"{}"}`, `{"approvalId":"$APPROVAL","decision":"APPROVAL_DECISION_EDIT","arguments":"{"}`,
+	},
+	"/agentd.v1.LedgerService/ListDecisions": {`{"sessionId":"$SESSION"}`, `{"runId":"$RUN"}`, `{"sessionId":"$OWN","pageToken":"$DECISION"}`, `{"runId":"$RUN","pageToken":"$DECISION"}`},
+	"/agentd.v1.AdminService/FailRun":        {`{"runId":"$RUN","reason":"mine"}`},
+	"/agentd.v1.AdminService/Pause":          {`{"scope":"PAUSE_SCOPE_TENANT"}`},
+	"/agentd.v1.AdminService/Resume":         {`{"scope":"PAUSE_SCOPE_AGENT","agent":"none"}`},
+	"/agentd.v1.AdminService/ListPauses":     {`{}`},
+	"/v1/sessions/{id}/events":               {"$SESSION", "$SESSION?until=idle&after=1", "$EXTERNAL", "$SESSION?after=1000000"},
+	"/v1/runs/{id}/events":                   {"$RUN", "$RUN?after=1000000", "$SESSION"},
 }
 
 // createSession takes names that another tenant may have, too.
 const createSession = "/agentd.v1.SessionService/CreateSession"
 
 // noIDs are fields that name nothing that somebody could own.
-var noIDs = map[protoreflect.Name]bool{"agent": true, "text": true, "policy": true, "reason": true, "title": true, "arguments_sha256": true, "remove_metadata": true}
+var noIDs = map[protoreflect.Name]bool{"agent": true, "text": true, "policy": true, "reason": true, "title": true, "arguments": true, "arguments_sha256": true, "remove_metadata": true}
 
 // services are those of the protos.
 var services = []protoreflect.FileDescriptor{
