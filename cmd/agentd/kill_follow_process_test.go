@@ -18,6 +18,9 @@ type follower struct {
 	after   int64
 	stop    context.CancelFunc
 	done    chan struct{}
+	// back says that it comes back as a browser does, however a stream has
+	// ended, until it is told that there is nothing more.
+	back bool
 
 	mu     sync.Mutex
 	url    string
@@ -29,8 +32,20 @@ type follower struct {
 // follow follows a session behind the event with seq after, until it is idle.
 func follow(t *testing.T, url, session string, after int64) *follower {
 	t.Helper()
+	return (&follower{session: session, after: after, url: url}).start(t)
+}
+
+// followBack is follow for a client that also comes back when a stream has ended
+// in order: a process that stops ends it so.
+func followBack(t *testing.T, url, session string, after int64) *follower {
+	t.Helper()
+	return (&follower{session: session, after: after, url: url, back: true}).start(t)
+}
+
+func (f *follower) start(t *testing.T) *follower {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	f := &follower{session: session, after: after, stop: cancel, done: make(chan struct{}), url: url, news: make(chan struct{})}
+	f.stop, f.done, f.news = cancel, make(chan struct{}), make(chan struct{})
 	go f.run(ctx)
 	t.Cleanup(func() {
 		cancel()
@@ -89,7 +104,7 @@ func (f *follower) visit(ctx context.Context, client *http.Client) bool {
 	r := newSSEReader(res.Body)
 	for {
 		fr, err := r.event()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && !f.back {
 			return true
 		}
 		f.mu.Lock()
