@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"os/exec"
@@ -44,6 +46,7 @@ const (
 	duplicates      = "duplicate effects"
 	lostEffects     = "lost effects"
 	unasked         = "effects without a start"
+	otherBytes      = "effects of other arguments"
 	lostEvents      = "lost events"
 	holes           = "holes"
 	notEnded        = "runs not ended"
@@ -59,7 +62,7 @@ const (
 )
 
 var mustBeZero = []string{
-	lostMessages, repeatedMessage, duplicates, lostEffects, unasked, lostEvents, holes, notEnded, failedRuns, invalidRequests,
+	lostMessages, repeatedMessage, duplicates, lostEffects, unasked, otherBytes, lostEvents, holes, notEnded, failedRuns, invalidRequests,
 	brokenChains, mismatches, refusedLogs, mixedAnswers, transcripts, openApprovals, wrongAnswers,
 }
 
@@ -223,6 +226,7 @@ func (x *examination) ofCalls(session string, log []event.Event) {
 	type story struct {
 		tool     string
 		starts   int
+		sum      string // of the arguments that it was started with
 		executed bool
 	}
 	stories := map[string]*story{}
@@ -242,12 +246,18 @@ func (x *examination) ofCalls(session string, log []event.Event) {
 			of(p.CallID).tool = p.Name
 		case event.ToolStarted:
 			of(p.CallID).starts++
+			of(p.CallID).sum = p.ArgumentsSHA256
 		case event.ToolExecuted:
 			of(p.CallID).executed = true
 		}
 	}
 	for call, s := range stories {
 		n := len(x.effects[call])
+		for _, e := range x.effects[call] {
+			if sum := sha256.Sum256([]byte(e.arguments)); s.sum != "" && hex.EncodeToString(sum[:]) != s.sum {
+				x.add(otherBytes, session, "session %s: %s %s took effect with %s", session, s.tool, call, e.arguments)
+			}
+		}
 		delete(x.effects, call)
 		switch {
 		case n > s.starts:

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +37,8 @@ func logOf(t *testing.T, payloads ...event.Payload) (log []event.Event) {
 func TestEffectsAreComparedWithTheLog(t *testing.T) {
 	t.Parallel()
 	proposed := func(tool string) event.Payload { return event.ToolProposed{CallID: "c", Name: tool} }
-	started, executed := event.ToolStarted{CallID: "c"}, event.ToolExecuted{CallID: "c"}
+	sum := sha256.Sum256([]byte("{}"))
+	started, executed := event.ToolStarted{CallID: "c", ArgumentsSHA256: hex.EncodeToString(sum[:])}, event.ToolExecuted{CallID: "c"}
 	for name, test := range map[string]struct {
 		log     []event.Payload
 		effects int
@@ -46,11 +50,12 @@ func TestEffectsAreComparedWithTheLog(t *testing.T) {
 		"repeated":         {[]event.Payload{proposed("put"), started, started, executed}, 2, ""},
 		"twice":            {[]event.Payload{proposed("charge"), started, started, executed}, 2, duplicates},
 		"not started":      {[]event.Payload{proposed("charge")}, 1, unasked},
+		"other bytes":      {[]event.Payload{proposed("charge"), event.ToolStarted{CallID: "c", ArgumentsSHA256: "00"}, executed}, 1, otherBytes},
 		"never":            {[]event.Payload{proposed("charge"), started, executed}, 0, lostEffects},
 	} {
 		x := newExamination()
 		if test.effects > 0 {
-			x.effects["c"] = make([]effect, test.effects)
+			x.effects["c"] = slices.Repeat([]effect{{arguments: "{}"}}, test.effects)
 		}
 		x.ofCalls("s", logOf(t, test.log...))
 		x.only(t, name, test.want)

@@ -121,10 +121,15 @@ func (u *user) message(ctx context.Context) error {
 	case n < 63:
 		return u.simple(ctx, "denied")
 	case n < 72:
-		return u.approval(ctx, "pay", agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE)
-	case n < 77:
-		return u.approval(ctx, "refuse", agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY)
-	case n < 88:
+		return u.approval(ctx, "pay", &agentdv1.DecideApprovalRequest{Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_APPROVE})
+	case n < 75:
+		return u.approval(ctx, "refuse", &agentdv1.DecideApprovalRequest{Decision: agentdv1.ApprovalDecision_APPROVAL_DECISION_DENY})
+	case n < 79:
+		return u.approval(ctx, "pay", &agentdv1.DecideApprovalRequest{
+			Decision:  agentdv1.ApprovalDecision_APPROVAL_DECISION_EDIT,
+			Arguments: fmt.Sprintf(`{"after_ms":  %d}`, u.random.IntN(200)),
+		})
+	case n < 89:
 		return u.cancelled(ctx, []string{"long", "charge", "both", "pay"}[u.random.IntN(4)])
 	default:
 		return u.twice(ctx, []string{"enqueue", "interrupt", "rollback"}[u.random.IntN(3)])
@@ -140,7 +145,7 @@ func (u *user) simple(ctx context.Context, kind string) error {
 }
 
 // approval answers what is asked, at some time.
-func (u *user) approval(ctx context.Context, kind string, decision agentdv1.ApprovalDecision) error {
+func (u *user) approval(ctx context.Context, kind string, decision *agentdv1.DecideApprovalRequest) error {
 	run, err := u.say(ctx, kind, "")
 	if err != nil {
 		return err
@@ -152,8 +157,9 @@ func (u *user) approval(ctx context.Context, kind string, decision agentdv1.Appr
 	if err := pause(ctx, time.Duration(u.random.IntN(300))*time.Millisecond); err != nil {
 		return err
 	}
+	decision.ApprovalId, decision.Reason = id, u.name
 	_, err = through(ctx, u.load.doors, u.random.IntN(2), func(ctx context.Context, c *client.Client) (*agentdv1.Approval, error) {
-		return c.DecideApproval(ctx, &agentdv1.DecideApprovalRequest{ApprovalId: id, Decision: decision, Reason: u.name})
+		return c.DecideApproval(ctx, decision)
 	})
 	if err != nil {
 		return fmt.Errorf("decide %s: %w", id, err)
