@@ -54,7 +54,7 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TEST_TIMEOUT) -p=$(TEST_P) $(TESTFLAGS) $(PKG)
 
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
-FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart
+FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
