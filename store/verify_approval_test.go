@@ -149,3 +149,27 @@ func TestVerifyHoldsApprovalsToTheirBytes(t *testing.T) {
 		})
 	}
 }
+
+// TestVerifyFindsAnOpenApprovalUnderARunThatHasEnded, as it would be if the
+// answer that closed it had been about another.
+func TestVerifyFindsAnOpenApprovalUnderARunThatHasEnded(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t, storetest.Unverified)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	p := park(t, s)
+	mustAppend(t, s, p.answer(t, s, event.DecisionCancelled,
+		encode(t, p.sessionID, p.runID, 1, event.ToolResult{CallID: p.asked, MessageID: looptest.NewID(), Name: "remove", IsError: true, Reason: hooks.ReasonCancelled}),
+		encode(t, p.sessionID, p.runID, 0, event.RunCancelled{Reason: "enough"})))
+	if d := verify(t, db).Differences; len(d) != 0 {
+		t.Fatalf("differences %v", d)
+	}
+	exec(t, db, `ALTER TABLE agentd.events DISABLE TRIGGER USER;
+		UPDATE agentd.events SET payload = replace(payload::text, '`+p.approvalID+`', '`+looptest.NewID()+`')::json WHERE type = 'approval.decided';
+		UPDATE agentd.approvals SET status = 'pending', decided_by_kind = NULL, decided_by_id = NULL, decision_reason = NULL, decided_at = NULL, decided_seq = NULL`)
+	found := slices.ContainsFunc(verify(t, db).Differences, func(d store.Difference) bool {
+		return d.Table == "approvals" && d.Row == p.approvalID && d.Column == "status" && d.Want == "an answer: its run is cancelled"
+	})
+	if !found {
+		t.Errorf("not found among %v", verify(t, db).Differences)
+	}
+}
