@@ -2,8 +2,8 @@
 # What has to pass: `make lint test` (.ci/run does the same on a new machine).
 #
 # Everything needs Go and git. Postgres for `run` and `test`, and for `test` a C
-# compiler (the race detector), python3 and curl are installed by `setup` where it
-# may do so.
+# compiler (the race detector), python3, curl and PgBouncer are installed by `setup`
+# where it may do so.
 
 SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
@@ -55,10 +55,11 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
+FULL_SIZE := $(FULL_SIZE)|TestLogConformanceBehindAPooler|TestRunsOutliveTheEndOfAnyConnection|TestNoTurnIsLost|TestATokenIsNoCommit
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd
+	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd ./store
 
 FUZZTIME ?= 1m
 
@@ -140,8 +141,8 @@ record: need-go setup-run ## Record the session that README.md shows, the column
 	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd ./loop
 
 .PHONY: setup
-setup: ## Install what tests need: gcc, libc6-dev, postgresql, python3, curl (Debian, as root)
-	@scripts/setup cc postgres python curl
+setup: ## Install what tests need: gcc, libc6-dev, postgresql, python3, curl, pgbouncer (Debian, as root)
+	@scripts/setup cc postgres python curl pgbouncer
 
 .PHONY: setup-run
 setup-run: ## Install what running needs: postgresql (Debian, as root)

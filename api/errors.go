@@ -130,6 +130,7 @@ func (f *failure) addWhy(err error) {
 		barred  *loop.ApproverError
 		retry   *loop.RetryError
 		bad     *loop.BadStateError
+		away    *loop.UnavailableError
 	)
 	switch {
 	case errors.As(err, &busy):
@@ -138,6 +139,8 @@ func (f *failure) addWhy(err error) {
 		f.message += ": " + retry.Problem
 	case errors.As(err, &bad):
 		f.message = bad.Error()
+	case errors.As(err, &away):
+		f.message, f.detail.Reason = away.Problem, away.Reason
 	case errors.As(err, &blocked):
 		f.message = blocked.Error()
 		f.detail.Blocked = &agentdv1.BlockReason{Code: blocked.ReasonCode, Text: blocked.Reason}

@@ -2,7 +2,10 @@ package api
 
 import (
 	"context"
+	"errors"
 	"io"
+	"math/rand/v2"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/api/sse"
 	"github.com/seed-2ca4966b/agentd/loop"
@@ -12,6 +15,10 @@ import (
 // batch is how many events a stream holds at a time. A slow reader costs that
 // and no more: the rest stays in the database until it has taken these.
 const batch = 64
+
+// askAgain is the time between two attempts of a stream to read a log that
+// cannot be reached.
+const askAgain = 500 * time.Millisecond
 
 // follower reads a session from a cursor on, as fast as its caller takes it. It
 // pulls: there is no queue that could grow, and nothing between replay and live
@@ -24,7 +31,9 @@ type follower struct {
 	untilIdle bool
 	// mayBeIdle says that the last that was seen does not rule it out.
 	mayBeIdle bool
-	patience  patience
+	// hasRead says that the log could be read once.
+	hasRead  bool
+	patience patience
 }
 
 var _ sse.Stream = (*follower)(nil)
@@ -63,8 +72,28 @@ func (f *follower) saidAll(h loop.Head) bool {
 	return f.after >= h.LastSeq && (h.ActiveRunID == "" || h.Waiting)
 }
 
-// Next implements [sse.Stream].
+// Next implements [sse.Stream]. It outlasts a log that cannot be reached: a
+// stream that ended for that would end for all at once, and look as if nothing
+// were left to say. What it returns meanwhile are heartbeats.
 func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
+	events, err := f.next(ctx)
+	f.hasRead = f.hasRead || err == nil
+	if !f.hasRead || !errors.Is(err, loop.ErrUnavailable) {
+		return events, err
+	}
+	again := time.NewTimer(askAgain/2 + rand.N(askAgain))
+	defer again.Stop()
+	select {
+	case <-again.C:
+		return nil, nil
+	case <-f.Stopping.Done():
+		return nil, sse.ErrStopping
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *follower) next(ctx context.Context) ([]event.Event, error) {
 	if f.isStopping() {
 		return nil, sse.ErrStopping
 	}

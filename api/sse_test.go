@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/api/apitest"
+	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -436,5 +438,39 @@ func waitFor(t *testing.T, signal <-chan struct{}) {
 	case <-signal:
 	case <-time.After(time.Minute):
 		t.Fatal("it did not happen within a minute")
+	}
+}
+
+func TestSSEOutlastsADatabaseThatIsAway(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	id := b.newSession(t)
+	run := b.start(t, id, "hi").RunID
+	stream := readFrames(t, b.get(t, eventsPath(id, "?until=idle"), nil).body)
+	stream.event()
+	b.failWith(&loop.UnavailableError{Reason: loop.ReasonUnavailable})
+	for pings := 0; pings < 2; {
+		fr, ok := stream.next()
+		if !ok {
+			t.Fatal("the stream has ended")
+		}
+		if fr.comment == "ping" {
+			pings++
+		}
+	}
+	b.failWith(nil)
+	b.begin(t, id, run)
+	stream.event()
+}
+
+func TestSSEThatBreaksDoesNotSeemToHaveSaidAll(t *testing.T) {
+	t.Parallel()
+	b := setup(t, heartbeat(10*time.Millisecond))
+	id := b.newSession(t)
+	b.start(t, id, "hi")
+	body := b.get(t, eventsPath(id, "?until=idle"), nil).body
+	b.failWith(fmt.Errorf("something is wrong"))
+	if _, err := io.ReadAll(body); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the stream ended with %v, want that it was cut", err)
 	}
 }

@@ -158,6 +158,36 @@ func (e *BusyError) Unwrap() error {
 	return ErrBusy
 }
 
+// The reasons of an [UnavailableError].
+const (
+	// ReasonUnavailable: it does not answer, or nobody knows better.
+	ReasonUnavailable = "unavailable"
+	// ReasonStarting: it is starting up, shutting down or recovering.
+	ReasonStarting = "database_starting"
+	// ReasonReadOnly: it takes no writes.
+	ReasonReadOnly = "database_read_only"
+	// ReasonFull: it has no room left.
+	ReasonFull = "database_full"
+	// ReasonConnections: it takes no further connection.
+	ReasonConnections = "too_many_connections"
+	// ReasonPool: this process has no connection left.
+	ReasonPool = "pool_exhausted"
+)
+
+// UnavailableError says why the log cannot be used right now. It unwraps to
+// [ErrUnavailable]. Nothing in it is of the cause, so clients may be shown it.
+type UnavailableError struct {
+	Reason string
+	// Problem is a sentence that says what is wrong and what to do.
+	Problem string
+}
+
+// Error returns the problem.
+func (e *UnavailableError) Error() string { return e.Problem }
+
+// Unwrap returns [ErrUnavailable].
+func (e *UnavailableError) Unwrap() error { return ErrUnavailable }
+
 // RetryError is a run that is not taken up again. It unwraps to
 // [ErrNotRetryable].
 type RetryError struct {

@@ -32,6 +32,7 @@ type request struct {
 	skipped int
 	// failures counts the attempts that ended in a transient error.
 	failures int
+	began    time.Time
 }
 
 type answer struct {
@@ -82,7 +83,7 @@ func (s *Store) Append(ctx context.Context, a loop.Append) (loop.Appended, error
 
 // newRequest does the work that needs no database, in the caller's goroutine.
 func newRequest(ctx context.Context, a loop.Append) (*request, error) {
-	r := &request{left: ctx.Done(), append: a, answer: make(chan answer, 1)}
+	r := &request{left: ctx.Done(), append: a, answer: make(chan answer, 1), began: time.Now()}
 	if len(a.Events) == 0 {
 		return nil, errors.New("no events")
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -41,8 +42,8 @@ func (a *aside) take(ctx context.Context, requests ...*request) {
 	}
 }
 
-// commit tries until the append is decided or its caller leaves. Each attempt
-// waits for the row as long as lock_timeout allows.
+// commit tries until the append is decided, its caller leaves or the row was
+// locked for too long. Each attempt waits for it as long as lock_timeout allows.
 func (a *aside) commit(ctx context.Context, r *request) {
 	select {
 	case a.slots <- struct{}{}:
@@ -62,12 +63,12 @@ func (a *aside) commit(ctx context.Context, r *request) {
 			return err
 		})
 		switch {
-		case err == nil || hasCode(err, codeLockNotAvailable):
+		case err == nil || hasCode(err, codeLockNotAvailable) && time.Since(r.began) < a.committer.tryFor:
 			continue
 		case ctx.Err() != nil:
 			err = errNotRunning
-		case transient(err):
-			if r.failures++; r.failures < maxFailures {
+		case transient(err) && !hasCode(err, codeLockNotAvailable):
+			if a.committer.triesAgain(r) {
 				pause(ctx, backoff)
 				backoff *= 2
 				continue

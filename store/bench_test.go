@@ -34,7 +34,18 @@ func startStore(t *testing.T, db *storetest.DB, opts store.Options) *store.Store
 
 func startStoreAt(t *testing.T, url string, opts store.Options) *store.Store {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), url)
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatalf("database URL: %v", err)
+	}
+	store.Guard(config, store.Limits{Acquire: soon, Answer: soon})
+	return startStoreOn(t, config, opts)
+}
+
+// startStoreOn is startStore with a pool that the test has configured.
+func startStoreOn(t *testing.T, config *pgxpool.Config, opts store.Options) *store.Store {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatalf("open pool: %v", err)
 	}

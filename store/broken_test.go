@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,18 +16,29 @@ import (
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
+// nextCommit is what becomes of the next COMMIT on a line.
+func nextCommit(line *storetest.Line, f storetest.Fault) {
+	var once sync.Once
+	line.Faults(func(request []byte) (is storetest.Fault) {
+		if storetest.IsCommit(request) {
+			once.Do(func() { is = f })
+		}
+		return is
+	})
+}
+
 func TestBrokenCommitIsResolvedEitherWay(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]int32{"CommitLost": cutBefore, "AnswerLost": cutAfter} {
+	for name, cut := range map[string]storetest.Fault{"CommitLost": {LoseRequest: true}, "AnswerLost": {LoseReply: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
-			p, url := newProxy(t, db.URL)
+			line := storetest.NewLine(t, db.URL)
 			g := newGate()
-			s := startStoreAt(t, url, store.Options{BeforeCommit: g.beforeCommit})
+			s := startStoreAt(t, line.URL, store.Options{BeforeCommit: g.beforeCommit})
 			id := newSession(t, s)
 			before := g.commits.Load()
-			p.cut.Store(cut)
+			nextCommit(line, cut)
 			got := mustAppend(t, s, say(t, id, 1))
 			if got.LastSeq != 2 || got.Events[0].Seq != 2 {
 				t.Errorf("append: %+v; want seq 2", got)
@@ -43,12 +55,12 @@ func TestBrokenCommitIsResolvedEitherWay(t *testing.T) {
 
 func TestBrokenCommitBesideALockedRow(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]int32{"CommitLost": cutBefore, "AnswerLost": cutAfter} {
+	for name, cut := range map[string]storetest.Fault{"CommitLost": {LoseRequest: true}, "AnswerLost": {LoseReply: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := storetest.New(t)
-			p, url := newProxy(t, db.URL)
-			s := startStoreAt(t, url, store.Options{BeforeCommit: func(context.Context) {}})
+			line := storetest.NewLine(t, db.URL)
+			s := startStoreAt(t, line.URL, store.Options{BeforeCommit: func(context.Context) {}})
 			id := newSession(t, s)
 			tx, err := db.Pool.Begin(limit(t))
 			if err != nil {
@@ -59,7 +71,7 @@ func TestBrokenCommitBesideALockedRow(t *testing.T) {
 			}
 			waiting := begin(t, s, say(t, id, 1))
 			lockWaiters(t, db, 1)
-			p.cut.Store(cut)
+			nextCommit(line, cut)
 			if err := tx.Rollback(limit(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -76,16 +88,16 @@ func TestBrokenCommitBesideALockedRow(t *testing.T) {
 func TestBrokenDatabaseIsTheCallersToKnowAfterAWhile(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	p, url := newProxy(t, db.URL)
-	s := startStoreAt(t, url, store.Options{})
+	line := storetest.NewLine(t, db.URL)
+	s := startStoreAt(t, line.URL, store.Options{})
 	id := newSession(t, s)
-	p.closeAll()
+	line.Cut()
 	a := say(t, id, 1)
 	_, err := s.Append(limit(t), a)
 	if !errors.Is(err, loop.ErrUnavailable) {
 		t.Errorf("append: %v; want ErrUnavailable", err)
 	}
-	p.refuse.Store(false)
+	line.Mend()
 	if got := mustAppend(t, s, a); got.LastSeq != 2 {
 		t.Errorf("the same append later: %+v; want seq 2", got)
 	}

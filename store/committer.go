@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -20,7 +21,10 @@ const (
 	maxGroupBytes = 4 << 20
 	// maxFailures bounds how often an append meets a broken database before its
 	// caller is told; the pauses between add up to some seconds.
-	maxFailures  = 7
+	maxFailures = 7
+	// tryFor bounds the same in time, where each failure takes long, and the wait
+	// for a lock that somebody else has.
+	tryFor       = 10 * time.Second
 	firstBackoff = 25 * time.Millisecond
 	maxBackoff   = 800 * time.Millisecond
 	// commitTimeout is for a database that answers nothing at all; one that
@@ -39,7 +43,7 @@ const (
 type committer struct {
 	store  *Store
 	edge   edge
-	window time.Duration
+	tryFor time.Duration
 
 	mu        sync.Mutex
 	accepting bool
@@ -62,7 +66,7 @@ type committer struct {
 
 func newCommitter(s *Store, e edge) *committer {
 	c := &committer{
-		store: s, edge: e, window: s.opts.window(),
+		store: s, edge: e, tryFor: tryFor,
 		alone: make(map[pgtype.UUID]struct{}), refused: make(map[pgtype.UUID]time.Time),
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 		conn: ownConn{pool: s.pool},
@@ -158,9 +162,7 @@ func (c *committer) next(now time.Time) (group []*request, wait time.Duration, o
 		return nil, 0, !c.accepting && len(c.alone) == 0
 	}
 	maps.DeleteFunc(c.refused, func(_ pgtype.UUID, until time.Time) bool { return !c.accepting || !now.Before(until) })
-	// Where commits are quick, waiting for company saves little: then deltas
-	// wait no longer than half of what the last commit took.
-	due := c.lastCommit.Add(min(c.window, c.took/2))
+	due := c.lastCommit.Add(c.store.opts.window(c.took))
 	if c.accepting && now.Before(due) && len(c.pending) < maxGroup && !slices.ContainsFunc(c.pending, func(r *request) bool { return !r.append.Deltas }) {
 		return nil, due.Sub(now), false
 	}
@@ -236,6 +238,10 @@ func (c *committer) commit(ctx context.Context, group []*request) {
 		c.aside.take(ctx, locked...)
 	case hasCode(err, codeLockNotAvailable):
 		c.split(ctx, open)
+	case errors.Is(err, errPoolExhausted):
+		for _, r := range open {
+			r.fail(err) // one after the other, they would wait for as long again
+		}
 	case transient(err):
 		c.retry(ctx, open, err)
 	case len(open) > 1:
@@ -349,10 +355,13 @@ func (c *committer) split(ctx context.Context, group []*request) {
 // retry puts the requests back and pauses. A commit whose answer was lost does
 // no harm: the next attempt is refused, and finds its own events in the log.
 func (c *committer) retry(ctx context.Context, group []*request, err error) {
+	if hasCode(err, codeReadOnly) {
+		c.store.pool.Reset() // the other connections lead to the same server
+	}
 	c.store.logger.WarnContext(ctx, "commit did not go through", "appends", len(group), "error", err)
 	var left []*request
 	for _, r := range group {
-		if r.failures++; r.failures < maxFailures {
+		if c.triesAgain(r) {
 			left = append(left, r)
 		} else {
 			r.fail(err)
@@ -361,6 +370,12 @@ func (c *committer) retry(ctx context.Context, group []*request, err error) {
 	c.again(left...)
 	c.backoff = min(max(firstBackoff, 2*c.backoff), maxBackoff)
 	pause(ctx, c.backoff)
+}
+
+// triesAgain counts an attempt that failed, and says whether there is another.
+func (c *committer) triesAgain(r *request) bool {
+	r.failures++
+	return r.failures < maxFailures && time.Since(r.began) < c.tryFor
 }
 
 func pause(ctx context.Context, d time.Duration) {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -10,8 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// defaultPollEvery is the floor under the notifications.
-const defaultPollEvery = time.Second
+const (
+	// defaultPollEvery is the floor under the notifications.
+	defaultPollEvery = time.Second
+	// deafPollEvery is for where there are none.
+	deafPollEvery = 250 * time.Millisecond
+)
 
 // delivery is everything between a commit and those who wait for it: in this
 // process from memory, in others by one notification per group of commits, and
@@ -19,7 +22,7 @@ const defaultPollEvery = time.Second
 type delivery struct {
 	hub      *hub
 	notifier *notifier
-	listener *listener
+	listener *listener // nil where nobody listens
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -27,19 +30,25 @@ type delivery struct {
 
 var _ edge = (*delivery)(nil)
 
-// newDelivery takes 0 for the default of every.
-func newDelivery(pool *pgxpool.Pool, every time.Duration, logger *slog.Logger) *delivery {
-	if every <= 0 {
+func newDelivery(pool *pgxpool.Pool, opts Options) *delivery {
+	session, every := opts.session(pool), opts.PollEvery
+	switch {
+	case every > 0:
+	case session == nil:
+		every = deafPollEvery
+	default:
 		every = defaultPollEvery
 	}
 	// Its own announcements, a process does not need to hear.
 	self := uuid.NewString()
-	h := newHub(poolReader{pool}, every, logger)
-	return &delivery{
-		hub:      h,
-		notifier: newNotifier(pool, self, logger),
-		listener: newListener(pool.Config().ConnConfig, self, h, logger),
+	d := &delivery{
+		hub:      newHub(poolReader{pool}, every, opts.Logger),
+		notifier: newNotifier(pool, self, opts.Logger),
 	}
+	if session != nil {
+		d.listener = newListener(session, self, d.hub, opts.Logger)
+	}
+	return d
 }
 
 // start begins to listen, to poll and to notify. Call it once.
@@ -47,7 +56,9 @@ func (d *delivery) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.cancel = cancel
 	d.done.Go(func() { d.hub.run(ctx) })
-	d.done.Go(func() { d.listener.run(ctx) })
+	if d.listener != nil {
+		d.done.Go(func() { d.listener.run(ctx) })
+	}
 	d.done.Go(func() { d.notifier.run(ctx) })
 }
 

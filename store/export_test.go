@@ -1,5 +1,10 @@
 package store
 
+import "time"
+
+// TryFor sets, before the first append, for how long the committer tries.
+func TryFor(s *Store, d time.Duration) { s.committer.tryFor = d }
+
 // Pending is how many appends wait for a group.
 func Pending(s *Store) int {
 	s.committer.mu.Lock()
@@ -26,3 +31,11 @@ var Failed = failed
 
 // PlanByIndex is what every group sets.
 const PlanByIndex = planByIndex
+
+// Troubles are the SQLSTATE codes of the table, each as it begins.
+func Troubles() (codes []string) {
+	for _, t := range troubles {
+		codes = append(codes, t.code)
+	}
+	return codes
+}

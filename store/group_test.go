@@ -15,7 +15,7 @@ import (
 // a small letter is an append of deltas to that session, a capital one of
 // something else.
 func waiting(sessions string) *committer {
-	c := newCommitter(&Store{opts: Options{CommitWindow: maxCommitWindow}}, nil)
+	c := newCommitter(&Store{opts: Options{}}, nil)
 	c.accepting = true
 	for _, letter := range sessions {
 		r := &request{answer: make(chan answer, 1)}
@@ -104,8 +104,8 @@ func TestGroupOfDeltasWaitsForTheWindow(t *testing.T) {
 		"SecondWaitsForTheRest":          {"a", 2 * time.Millisecond, time.Second, 3 * time.Millisecond},
 		"SomethingElseEndsTheWait":       {"abC", time.Millisecond, time.Second, 0},
 		"SomethingElseAloneDoesNotWait":  {"C", 0, time.Second, 0},
-		"AtTheEndOfTheWindowTheyGo":      {"ab", maxCommitWindow, time.Second, 0},
-		"AfterACommitTheWholeWindowLies": {"ab", 0, time.Second, maxCommitWindow},
+		"AtTheEndOfTheWindowTheyGo":      {"ab", defaultCommitWindow, time.Second, 0},
+		"AfterACommitTheWholeWindowLies": {"ab", 0, time.Second, defaultCommitWindow},
 		"AQuickCommitIsNotWaitedForLong": {"ab", time.Millisecond, 6 * time.Millisecond, 2 * time.Millisecond},
 		"HalfOfWhatItTook":               {"ab", 3 * time.Millisecond, 6 * time.Millisecond, 0},
 		"AFullGroupDoesNotWait":          {strings.Repeat("a", maxGroup), 0, time.Second, 0},
@@ -194,9 +194,9 @@ func TestGroupTakesBackInFront(t *testing.T) {
 func TestOptionsCommitWindow(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[time.Duration]time.Duration{
-		0: maxCommitWindow, -1: 0, time.Millisecond: time.Millisecond, time.Second: maxCommitWindow,
+		0: defaultCommitWindow, -1: 0, time.Millisecond: time.Millisecond, 50 * time.Millisecond: 50 * time.Millisecond, time.Hour: MaxCommitWindow,
 	} {
-		if got := (Options{CommitWindow: given}).window(); got != want {
+		if got := (Options{CommitWindow: given}).window(time.Second); got != want {
 			t.Errorf("window of %v is %v; want %v", given, got, want)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	listenTimeout  = 5 * time.Second // to connect and to begin to listen
 	firstRelisten  = 50 * time.Millisecond
 	lastRelisten   = 5 * time.Second
-	pingListenerIn = 30 * time.Second
+	pingListenerIn = 10 * time.Second
 )
 
 // listener hears what other processes have committed, on a connection of its
@@ -30,6 +30,8 @@ type listener struct {
 	// quiet is how long nothing may be said before the listener asks whether
 	// the connection is still there.
 	quiet time.Duration
+	// deaf says that the loss of the connection was told; run owns it.
+	deaf bool
 }
 
 func newListener(config *pgx.ConnConfig, self string, h *hub, logger *slog.Logger) *listener {
@@ -46,7 +48,10 @@ func (l *listener) run(ctx context.Context) {
 		if listening {
 			pause = firstRelisten
 		}
-		l.logger.WarnContext(ctx, "not listening for notifications: polling until the connection is back", "error", err)
+		if !l.deaf {
+			l.logger.WarnContext(ctx, "not listening for notifications: polling until the connection is back", "error", err)
+		}
+		l.deaf = true
 		select {
 		case <-time.After(pause/2 + rand.N(pause)):
 		case <-ctx.Done():
@@ -68,6 +73,10 @@ func (l *listener) listen(ctx context.Context) (listening bool, err error) {
 		err = errors.Join(err, conn.Close(ctx))
 	}()
 	l.hub.lookNow()
+	if l.deaf {
+		l.logger.InfoContext(ctx, "listening for notifications again")
+		l.deaf = false
+	}
 	for {
 		wait, cancel := context.WithTimeout(ctx, l.quiet)
 		n, err := conn.WaitForNotification(wait)

@@ -36,9 +36,12 @@ var ErrSchemaOld = errors.New("schema is older than this binary: run `agentd mig
 // than this binary is left as it is. What was applied before an error stays
 // applied, and the next Migrate goes on from there.
 //
-// The connection must be a direct one: behind a pooler that hands out a
-// connection per transaction the lock protects nothing.
+// Behind a pooler in transaction mode the lock would protect nothing: there it
+// changes nothing and returns an error that wraps [ErrPooled].
 func Migrate(ctx context.Context, databaseURL string, logger *slog.Logger) (err error) {
+	if err := refusePooler(ctx, databaseURL); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	pool, err := openMigrationPool(ctx, databaseURL)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -66,6 +69,18 @@ func Migrate(ctx context.Context, databaseURL string, logger *slog.Logger) (err 
 		return fmt.Errorf("migrate: rights of %s: %w", readerRole, err)
 	}
 	return nil
+}
+
+func refusePooler(ctx context.Context, databaseURL string) error {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return err
+	}
+	pooled, err := Pooled(ctx, cfg.ConnConfig)
+	if err == nil && pooled {
+		return fmt.Errorf("%w, where two migrations at once would not see each other: give the address of Postgres itself", ErrPooled)
+	}
+	return err
 }
 
 // openMigrationPool has a connection for the lock and one for the migrations.

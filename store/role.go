@@ -34,7 +34,11 @@ type RoleSettings struct {
 // what somebody else stored for the same role, and writes nothing that is
 // already there. Any number of processes may call it at once.
 func ConfigureRole(ctx context.Context, databaseURL string, settings RoleSettings) error {
-	conn, err := pgx.Connect(ctx, databaseURL)
+	config, err := pgx.ParseConfig(databaseURL)
+	if err != nil {
+		return fmt.Errorf("configure role: %w", err)
+	}
+	conn, err := pgx.ConnectConfig(ctx, plain(config))
 	if err != nil {
 		return fmt.Errorf("configure role: %w", err)
 	}

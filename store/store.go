@@ -30,26 +30,52 @@ type Options struct {
 	// Logger gets what no caller is told. Nil discards.
 	Logger *slog.Logger
 	// CommitWindow is how long after the last commit an append of nothing but
-	// deltas waits for company, or half of what that commit took if that is
-	// less. It trades latency for fewer commits. 0 means the default of 5 ms,
-	// which is also the most; negative means none.
+	// deltas waits for company. It trades latency for fewer commits; [MaxCommitWindow]
+	// is the most. 0 is half of what the last commit took, and 5 ms at most;
+	// negative means none.
 	CommitWindow time.Duration
 	// PollEvery is how often the store looks for appends of other processes
-	// whose notifications it did not hear; 0 means once a second.
+	// whose notifications it did not hear; 0 means once a second, or four times
+	// where nobody listens.
 	PollEvery time.Duration
+	// Pooled says that the pool goes through a pooler in transaction mode, see
+	// [Pooled]. Unless there is a Direct way, nobody listens then, and what
+	// other processes commit is found by polling.
+	Pooled bool
+	// Direct is the way past a pooler, for what needs a session of its own:
+	// to listen, and to beat. Nil takes the pool's.
+	Direct *pgx.ConnConfig
 	// BeforeCommit is a test point: it is called with the transaction open and
 	// all rows written. Nil in production, where a transaction without jobs
 	// has no such moment.
 	BeforeCommit func(ctx context.Context)
 }
 
-const maxCommitWindow = 5 * time.Millisecond
+// MaxCommitWindow is the longest that deltas wait for company: what is shown
+// later looks like a model that stutters.
+const MaxCommitWindow = time.Second
 
-func (o Options) window() time.Duration {
+const defaultCommitWindow = 5 * time.Millisecond
+
+// window is how long after a commit deltas wait that has taken so long.
+func (o Options) window(took time.Duration) time.Duration {
 	if o.CommitWindow == 0 {
-		return maxCommitWindow
+		// Where commits are quick, waiting for company saves little.
+		return min(defaultCommitWindow, took/2)
 	}
-	return min(max(o.CommitWindow, 0), maxCommitWindow)
+	return min(max(o.CommitWindow, 0), MaxCommitWindow)
+}
+
+// session is how to connect for what needs a session of its own; nil if there
+// is no way.
+func (o Options) session(pool *pgxpool.Pool) *pgx.ConnConfig {
+	switch {
+	case o.Direct != nil:
+		return o.Direct.Copy()
+	case o.Pooled:
+		return nil
+	}
+	return pool.Config().ConnConfig
 }
 
 // committed is what one append added to one session.
@@ -100,7 +126,7 @@ func New(pool *pgxpool.Pool, opts Options) *Store {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{pool: pool, opts: opts, logger: opts.Logger}
-	s.delivery = newDelivery(pool, opts.PollEvery, opts.Logger)
+	s.delivery = newDelivery(pool, opts)
 	s.committer = newCommitter(s, s.delivery)
 	return s
 }

@@ -21,6 +21,9 @@ import (
 type Leases struct {
 	pool   *pgxpool.Pool
 	config *pgx.ConnConfig
+	// pooled says that the heartbeat has no session of its own, so that no lock
+	// would mean anything.
+	pooled bool
 	hub    *hub
 
 	mu   sync.Mutex // held for as long as a heartbeat takes
@@ -36,9 +39,13 @@ type Leases struct {
 // NewLeases returns the table of workers in the database of s, which need not
 // be started.
 func NewLeases(s *Store) *Leases {
-	config := s.pool.Config().ConnConfig
+	config := s.opts.session(s.pool)
+	pooled := config == nil
+	if pooled {
+		config = s.pool.Config().ConnConfig
+	}
 	config.RuntimeParams["application_name"] = "agentd heartbeat"
-	return &Leases{pool: s.pool, config: config, hub: s.delivery.hub}
+	return &Leases{pool: s.pool, config: config, pooled: pooled, hub: s.delivery.hub}
 }
 
 // advisoryKey is the key of the lock that a worker holds while its heartbeat's
@@ -70,12 +77,12 @@ func (l *Leases) Join(ctx context.Context, w loop.Joining, lease time.Duration) 
 	var pauses []byte
 	err := l.conn.QueryRow(ctx, `
 		INSERT INTO agentd.workers (id, started_at, connected_since, heartbeat_at, alive_until, version, host,
-			drain_requested_at, drain_requested_by)
-		SELECT $1, c.now, c.now, c.now, c.now + $3::interval, $2, $4, f.drain_requested_at, f.drain_requested_by
+			pooled, drain_requested_at, drain_requested_by)
+		SELECT $1, c.now, c.now, c.now, c.now + $3::interval, $2, $4, $6, f.drain_requested_at, f.drain_requested_by
 		FROM (SELECT agentd.clock() AS now) AS c
 		LEFT JOIN agentd.workers AS f ON f.id = nullif($5, '')::uuid
 		RETURNING drain_requested_at IS NOT NULL, `+allPauses,
-		w.ID, w.Version, lease, w.Host, w.Former).Scan(&orders.Drain, &pauses)
+		w.ID, w.Version, lease, w.Host, w.Former, l.pooled).Scan(&orders.Drain, &pauses)
 	if err == nil {
 		orders.Pauses, err = scanPauses(pauses)
 	}
@@ -107,7 +114,7 @@ func (l *Leases) Beat(ctx context.Context, workerID string, lease time.Duration)
 			return false, orders, err
 		}
 	}
-	if !l.locked {
+	if !l.locked && !l.pooled {
 		// The server still believes in a connection that is gone. When it finds
 		// out, the lock must not stay free.
 		if err := l.lock(ctx, workerID); err != nil {
@@ -163,6 +170,9 @@ func (l *Leases) connect(ctx context.Context, workerID string) error {
 		return err
 	}
 	l.conn = conn
+	if l.pooled {
+		return nil
+	}
 	if err := l.lock(ctx, workerID); err != nil {
 		l.hangUp()
 		return err
@@ -174,13 +184,10 @@ func (l *Leases) lock(ctx context.Context, workerID string) error {
 	return l.conn.QueryRow(ctx, lockQuery, workerID).Scan(&l.locked)
 }
 
-// hangUp does not wait for a server that is silent.
 func (l *Leases) hangUp() {
 	if l.conn == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-	defer cancel()
-	_ = l.conn.Close(ctx) // it is of no use any more, whatever this says
+	hangUp(l.conn)
 	l.conn, l.locked = nil, false
 }

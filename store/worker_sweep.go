@@ -13,7 +13,8 @@ import (
 // DeclareDead declares dead, for good, every worker whose lease has run out,
 // and returns those that it declared. A worker whose advisory lock was free at
 // the last call too, and whose last heartbeat is older than stale, does not get
-// the rest of its lease: its connection is gone and it made no other one.
+// the rest of its lease: its connection is gone and it made no other one. One
+// behind a pooler, which has no lock, always does.
 //
 // The caller must itself have been connected for a whole lease. After an outage
 // of the database nobody has, and so everybody gets the time to come back.
@@ -26,7 +27,7 @@ func (l *Leases) DeclareDead(ctx context.Context, workerID string, lease, stale 
 			SELECT w.id FROM agentd.workers AS w CROSS JOIN c
 			WHERE w.dead_at IS NULL AND w.stopped_at IS NULL AND w.id <> $1
 				AND (w.alive_until < c.now
-					OR w.id = ANY ($4::uuid[]) AND w.heartbeat_at < c.now - $3::interval AND `+lockIsFree+`)
+					OR w.id = ANY ($4::uuid[]) AND w.heartbeat_at < c.now - $3::interval AND NOT w.pooled AND `+lockIsFree+`)
 				AND EXISTS (
 					SELECT FROM agentd.workers AS me
 					WHERE me.id = $1 AND me.dead_at IS NULL AND me.stopped_at IS NULL
@@ -46,7 +47,7 @@ func (l *Leases) DeclareDead(ctx context.Context, workerID string, lease, stale 
 	}
 	rows, err = l.pool.Query(ctx, `
 		SELECT w.id::text FROM agentd.workers AS w
-		WHERE w.dead_at IS NULL AND w.stopped_at IS NULL AND w.id <> $1 AND `+lockIsFree, workerID)
+		WHERE w.dead_at IS NULL AND w.stopped_at IS NULL AND w.id <> $1 AND NOT w.pooled AND `+lockIsFree, workerID)
 	if err != nil {
 		return dead, fmt.Errorf("look for free locks: %w", err)
 	}

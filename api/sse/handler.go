@@ -107,7 +107,8 @@ func (h *Handler) serve(ctx context.Context, w *Writer, id string, stream Stream
 			// The reader comes back with its cursor and gets a status if this
 			// lasts.
 			h.Log.WarnContext(ctx, "event stream ended", "id", id, "error", err)
-			return
+			// A stream that has an end of its own must not seem to have come to it.
+			panic(http.ErrAbortHandler)
 		case len(events) == 0:
 			err = send(w, []byte(": ping\n\n"))
 		default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ import (
 
 // databaseFlags say which database to use.
 type databaseFlags struct {
-	DatabaseURL string `env:"AGENTD_DATABASE_URL" placeholder:"URL" help:"The Postgres to use, such as postgres://user:password@host:5432/agentd."`
+	DatabaseURL       string `env:"AGENTD_DATABASE_URL" placeholder:"URL" help:"The Postgres to use, such as postgres://user:password@host:5432/agentd."`
+	DirectDatabaseURL string `env:"AGENTD_DIRECT_DATABASE_URL" placeholder:"URL" help:"The same Postgres, past the pooler that the other URL leads through: for notifications, heartbeats, migrate and the commands that look at tables."`
 }
 
 // required returns the URL.
@@ -27,11 +29,19 @@ func (f databaseFlags) required() (string, error) {
 	return f.DatabaseURL, nil
 }
 
-// urlOrDev returns the URL, or that of the private Postgres of an `agentd dev`
+// direct returns the URL for what needs a session of its own.
+func (f databaseFlags) direct() (string, error) {
+	if f.DirectDatabaseURL != "" {
+		return f.DirectDatabaseURL, nil
+	}
+	return f.required()
+}
+
+// urlOrDev returns the URL, past a pooler if there is a way, or that of the private Postgres of an `agentd dev`
 // that was started in the current directory.
 func (f databaseFlags) urlOrDev() (string, error) {
-	if f.DatabaseURL != "" {
-		return f.DatabaseURL, nil
+	if url := cmp.Or(f.DirectDatabaseURL, f.DatabaseURL); url != "" {
+		return url, nil
 	}
 	dataDir, err := pgembed.DataDir("")
 	if err != nil {
@@ -86,6 +96,3 @@ func ensureDatabase(ctx context.Context, postgres *pgembed.Server) (string, erro
 	}
 	return postgres.URL(devDatabase), nil
 }
-
-// hasPoolSize reports whether a URL says how large the pool is.
-func hasPoolSize(database string) bool { return strings.Contains(database, "pool_max_conns=") }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -62,7 +63,7 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		return err
 	}
 	defer n.listener.Close()
-	n.database = cmd.DatabaseURL
+	n.database, n.direct = cmd.DatabaseURL, cmd.DirectDatabaseURL
 	binDir := ""
 	if n.database == "" {
 		var postgres *pgembed.Server
@@ -90,7 +91,7 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		n.broken, binDir = postgres.Done(), postgres.BinDir()
 		n.parts = slog.New(mutedOnce{n.parts.Handler(), n.broken})
 	}
-	if err := store.Migrate(ctx, n.database, n.parts); err != nil {
+	if err := store.Migrate(ctx, cmp.Or(n.direct, n.database), n.parts); err != nil {
 		return err
 	}
 	n.serving = func() {

@@ -42,7 +42,12 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	db := storetest.New(t)
+	return newFleetOn(t, storetest.New(t))
+}
+
+// newFleetOn is for a database that the test has made.
+func newFleetOn(t *testing.T, db *storetest.DB) *fleet {
+	t.Helper()
 	prepareHolds(t, db)
 	dir := t.TempDir()
 	f := &fleet{db: db, dir: dir, effects: filepath.Join(dir, "effects"), gate: filepath.Join(dir, "gate")}

@@ -18,7 +18,7 @@ func (cmd migrateCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
-	database, err := cmd.required()
+	database, err := cmd.direct()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -28,6 +28,8 @@ const (
 	idleInTransaction = 2 * time.Second
 	lockTimeout       = 5 * time.Second
 	statementTimeout  = 30 * time.Second
+	// acquireLimit is how long a request waits for a connection of the pool.
+	acquireLimit = 5 * time.Second
 
 	// defaultConns is the size of the pool unless the URL has pool_max_conns.
 	// A run holds none while a model streams.
@@ -54,6 +56,8 @@ var extraHooks hooks.Hooks
 // node is one process of agentd.
 type node struct {
 	database string
+	// direct is the way to the same database past a pooler, "" for none.
+	direct   string
 	listener net.Listener
 	key      string // of the API, "" for none
 	api      bool
@@ -68,6 +72,8 @@ type node struct {
 	grace time.Duration
 	// lease is that of the worker, 0 for its default.
 	lease time.Duration
+	// window is how long deltas wait for company, 0 for the store's default.
+	window time.Duration
 	// log gets what the person who started it should read, parts what the
 	// parts have to say.
 	log, parts *slog.Logger
@@ -81,18 +87,21 @@ type node struct {
 // stopped first.
 func (n node) run(ctx context.Context) (err error) {
 	limits := store.RoleSettings{LockTimeout: lockTimeout, StatementTimeout: statementTimeout, IdleInTransaction: idleInTransaction}
-	if err := store.ConfigureRole(ctx, withoutPoolSettings(n.database), limits); err != nil {
+	if err := store.ConfigureRole(ctx, withoutPoolSettings(cmp.Or(n.direct, n.database)), limits); err != nil {
 		return err
 	}
-	pool, err := openPool(ctx, n.database)
+	line, err := reach(ctx, n.database, n.direct, n.parts)
 	if err != nil {
 		return err
 	}
+	pool := line.pool
 	defer pool.Close()
 	if err := store.CheckSchema(ctx, pool); err != nil {
 		return err
 	}
-	log := store.New(pool, store.Options{Queue: worker.NewQueue(), Logger: n.parts})
+	log := store.New(pool, store.Options{
+		Queue: worker.NewQueue(), Logger: n.parts, CommitWindow: n.window, Pooled: line.pooled, Direct: line.direct,
+	})
 	if err := log.Start(ctx); err != nil {
 		return err
 	}
@@ -164,6 +173,7 @@ func (n node) run(ctx context.Context) (err error) {
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),
 			NewID: newID, Logger: n.parts, Version: label, Host: hostname(), Grace: max(n.grace, time.Millisecond), // 0 would be its default
 			Lease: n.lease, Heartbeat: min(n.lease/3, maxHeartbeat), Sweep: n.lease / 6, Outage: 10 * n.lease,
+			PollOnly: line.pooled,
 		})
 		if err != nil {
 			return err
@@ -208,17 +218,3 @@ func hostname() string {
 }
 
 func newID() string { return uuid.Must(uuid.NewV7()).String() }
-
-func openPool(ctx context.Context, database string) (*pgxpool.Pool, error) {
-	config, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
-	}
-	if !hasPoolSize(database) {
-		config.MaxConns = defaultConns
-	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "agentd"
-	}
-	return pgxpool.NewWithConfig(ctx, config)
-}

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/seed-2ca4966b/agentd/store"
 )
 
 // listenFlags say where the front doors are.
@@ -22,9 +24,10 @@ type serveCmd struct {
 	limitFlags
 	policyFlags
 	logFlags
-	Roles []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
-	Grace time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
-	Lease time.Duration `default:"3s" env:"AGENTD_LEASE" help:"How long after a worker's last heartbeat others may not take over its runs. Give all workers the same."`
+	Roles        []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
+	Grace        time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
+	Lease        time.Duration `default:"3s" env:"AGENTD_LEASE" help:"How long after a worker's last heartbeat others may not take over its runs. Give all workers the same."`
+	CommitWindow time.Duration `default:"0" env:"AGENTD_COMMIT_WINDOW" help:"How long after a commit what a model says waits for more of it; 0 is as long as pays, 5ms at most."`
 }
 
 const (
@@ -49,9 +52,12 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	if cmd.Lease < minLease {
 		return &exitError{code: exitUsage, err: fmt.Errorf("--lease: %s is too short to be kept alive: give at least %s", cmd.Lease, minLease)}
 	}
+	if cmd.CommitWindow < 0 || cmd.CommitWindow > store.MaxCommitWindow {
+		return &exitError{code: exitUsage, err: fmt.Errorf("--commit-window: %s is not between 0 and %s", cmd.CommitWindow, store.MaxCommitWindow)}
+	}
 	n := node{
 		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
-		models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace, lease: cmd.Lease, log: log, parts: log,
+		models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace, lease: cmd.Lease, window: cmd.CommitWindow, log: log, parts: log,
 	}
 	if n.gates, err = cmd.gates(); err != nil {
 		return err
@@ -62,6 +68,7 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	if n.database, err = cmd.required(); err != nil {
 		return err
 	}
+	n.direct = cmd.DirectDatabaseURL
 	if n.key, err = cmd.key(); err != nil {
 		return err
 	}

@@ -75,6 +75,15 @@ func openVerifyPool(ctx context.Context, database string) (*pgxpool.Pool, error)
 	}
 	config.MinConns, config.MinIdleConns, config.MaxConns = 0, 0, 1
 	config.ConnConfig.RuntimeParams["application_name"] = "agentd verify"
+	pooled, err := store.Pooled(ctx, config.ConnConfig)
+	if err != nil {
+		return nil, err
+	}
+	if pooled {
+		// What is set there would be set for whoever comes next.
+		store.Adapt(config.ConnConfig, hasExecMode(database))
+		return pgxpool.NewWithConfig(ctx, config)
+	}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `SET statement_timeout = 0; SET idle_in_transaction_session_timeout = 0`)
 		return err

@@ -114,6 +114,9 @@ type Config struct {
 	// Poll is the time between two looks for jobs of which no notification told,
 	// 0 for 250 ms.
 	Poll time.Duration
+	// PollOnly has new jobs found by that look alone. It is for a pool behind a
+	// pooler in transaction mode, where nobody can listen.
+	PollOnly bool
 	// Sweep is the time between two looks for dead workers, 0 for 500 ms. The
 	// actual time varies by a quarter.
 	Sweep time.Duration

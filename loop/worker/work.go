@@ -43,6 +43,7 @@ func newRiver(cfg Config, inc *incarnation) (*river.Client[pgx.Tx], error) {
 		// the default a job would wait for the next insert.
 		FetchCooldown:               fetchCooldown,
 		FetchPollInterval:           cfg.Poll,
+		PollOnly:                    cfg.PollOnly,
 		MaxAttempts:                 1,
 		JobTimeout:                  runTimeout,
 		CompletedJobRetentionPeriod: keepEnded,

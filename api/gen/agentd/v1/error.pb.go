@@ -30,8 +30,11 @@ type ErrorReason struct {
 	// A stable word for programs: not_found, invalid_argument, session_busy,
 	// idempotency_key_reused, run_ended, not_retryable, not_allowed, conflict,
 	// bad_cursor, cursor_ahead, bad_page_token, unauthenticated, cross_origin,
-	// host_not_allowed, input_blocked, already_decided, not_an_approver, no_route, stopping,
-	// unavailable, canceled, deadline_exceeded, internal. More may be added.
+	// host_not_allowed, input_blocked, already_decided, not_an_approver,
+	// no_route, stopping,
+	// unavailable, database_full, database_read_only, database_starting,
+	// too_many_connections, pool_exhausted, canceled, deadline_exceeded, internal.
+	// More may be added.
 	// Of requests that reach no service: malformed_json, malformed_protobuf,
 	// unknown_field, unsupported_media_type, unsupported_encoding,
 	// method_not_allowed, too_large, too_slow.
