@@ -195,7 +195,7 @@ func TestListenerPingsASilentConnection(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	s := store.New(pool, store.Options{PollEvery: never})
-	store.ListenQuiet(s, time.Millisecond)
+	store.ListenQuiet(s, time.Millisecond, soon)
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -216,6 +216,39 @@ func TestListenerPingsASilentConnection(t *testing.T) {
 	other := startStore(t, db, store.Options{PollEvery: never})
 	mustAppend(t, other, say(t, id, 1))
 	mustFollow(t, s, id, 1, 2)
+}
+
+// TestASilentListenerListensAnewAndReadsWhatItMissed: the packets of its
+// connection are dropped, and nothing closes it. Nothing polls.
+func TestASilentListenerListensAnewAndReadsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	line := storetest.NewLine(t, db.URL)
+	direct, err := pgx.ParseConfig(line.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := pgxpool.New(t.Context(), db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	there := store.New(pool, store.Options{PollEvery: never, Direct: direct})
+	store.ListenQuiet(there, 100*time.Millisecond, 500*time.Millisecond)
+	if err := there.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = there.Stop(context.Background()) })
+	here := startStore(t, db, store.Options{PollEvery: never})
+	id := newSession(t, here)
+	mustFollow(t, there, id, 0, 1)
+	mustAppend(t, here, say(t, id, 1))
+	mustFollow(t, there, id, 1, 2)
+	line.Silence()
+	mustAppend(t, here, say(t, id, 2))
+	mustFollow(t, there, id, 2, 3)
+	mustAppend(t, here, say(t, id, 3))
+	mustFollow(t, there, id, 3, 4)
 }
 
 func TestNextReplaysThenGoesOnLive(t *testing.T) {

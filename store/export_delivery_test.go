@@ -8,8 +8,10 @@ import (
 )
 
 // ListenQuiet sets, before Start, after how long a silence the listener looks
-// whether its connection is still there.
-func ListenQuiet(s *Store, d time.Duration) { s.delivery.listener.quiet = d }
+// whether its connection is still there, and how long it waits for the answer.
+func ListenQuiet(s *Store, quiet, patience time.Duration) {
+	s.delivery.listener.quiet, s.delivery.listener.patience = quiet, patience
+}
 
 // Moved is what a poll finds that knows these sessions at these seqs: for each
 // id what it knew, what is, and whether the session is deleted.

@@ -30,12 +30,14 @@ type listener struct {
 	// quiet is how long nothing may be said before the listener asks whether
 	// the connection is still there.
 	quiet time.Duration
+	// patience is how long the answer to that may take.
+	patience time.Duration
 	// deaf says that the loss of the connection was told; run owns it.
 	deaf bool
 }
 
 func newListener(config *pgx.ConnConfig, self string, h *hub, logger *slog.Logger) *listener {
-	return &listener{config: config, self: self, hub: h, logger: logger, quiet: pingListenerIn}
+	return &listener{config: config, self: self, hub: h, logger: logger, quiet: pingListenerIn, patience: listenTimeout}
 }
 
 func (l *listener) run(ctx context.Context) {
@@ -110,7 +112,7 @@ func (l *listener) connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 func (l *listener) ping(ctx context.Context, conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(ctx, listenTimeout)
+	ctx, cancel := context.WithTimeout(ctx, l.patience)
 	defer cancel()
 	return conn.Ping(ctx)
 }

@@ -74,7 +74,7 @@ func TestMigrate(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t, storetest.Empty)
 		err := store.ConfigureRole(t.Context(), db.URL, store.RoleSettings{
-			LockTimeout: time.Millisecond, StatementTimeout: time.Millisecond, IdleInTransaction: time.Millisecond,
+			LockTimeout: time.Millisecond, StatementTimeout: 50 * time.Millisecond, IdleInTransaction: time.Millisecond,
 		})
 		if err != nil {
 			t.Fatal(err)

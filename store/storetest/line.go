@@ -27,6 +27,8 @@ type Line struct {
 	isCut bool
 	hang  chan struct{} // closed when it speaks again; nil while it does
 	conns map[net.Conn]struct{}
+	// silenced is how many connections are silent for good: the first ones.
+	silenced, count int64
 }
 
 // Fault is what becomes of a request that a line is given. The zero value
@@ -102,6 +104,20 @@ func (l *Line) Speak() {
 	}
 }
 
+// Silence drops what comes over the connections that there are, and closes
+// none; new ones are as before.
+func (l *Line) Silence() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.silenced = l.count
+}
+
+func (l *Line) isSilent(number int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return number <= l.silenced
+}
+
 // Delay makes each request later by so much.
 func (l *Line) Delay(d time.Duration) { l.delay.Store(int64(d)) }
 
@@ -138,7 +154,10 @@ func (l *Line) accept() {
 			}
 			continue
 		}
-		c := &lineConn{Line: l, client: client, server: server}
+		l.mu.Lock()
+		l.count++
+		c := &lineConn{Line: l, number: l.count, client: client, server: server}
+		l.mu.Unlock()
 		l.done.Go(c.toServer)
 		l.done.Go(c.toClient)
 	}
@@ -169,6 +188,7 @@ func (l *Line) wait() {
 // lineConn is one connection over a line.
 type lineConn struct {
 	*Line
+	number         int64
 	client, server net.Conn
 	pending        atomic.Pointer[Fault] // for the next reply
 }
@@ -191,7 +211,9 @@ func (c *lineConn) toServer() {
 			return
 		}
 		request := buf[:n]
-		c.wait()
+		if c.wait(); c.isSilent(c.number) {
+			continue
+		}
 		if d := time.Duration(c.delay.Load()); d > 0 {
 			time.Sleep(d) //nolint:forbidigo // latency is what was asked for
 		}
@@ -221,7 +243,9 @@ func (c *lineConn) toClient() {
 		if err != nil {
 			return
 		}
-		c.wait()
+		if c.wait(); c.isSilent(c.number) {
+			continue
+		}
 		reply := buf[:n]
 		if fault := c.pending.Swap(nil); fault != nil {
 			if fault.LoseReply {
