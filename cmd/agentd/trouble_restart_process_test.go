@@ -323,7 +323,7 @@ func TestRunsOutliveTheEndOfAnyConnection(t *testing.T) {
 	if n := scalar[int](t, f.db, `SELECT count(*) FROM agentd.runs`); n != runs {
 		t.Errorf("%d runs, want %d", n, runs)
 	}
-	if t.Logf("%d connections were ended", ended); ended < rounds {
+	if t.Logf("%d connections were ended", ended); ended < 5 {
 		t.Error("next to none was ended")
 	}
 	f.verify(t)
