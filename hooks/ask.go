@@ -62,14 +62,19 @@ func (a *Asker) now() time.Time {
 // When ctx ends, whatever a hook said by then is void: Ask returns an error
 // that wraps ctx's cause, and no decisions. It returns no other error.
 //
-// A nil f asks nobody and costs nothing.
+// A nil f asks nobody and costs nothing. Hooks that are registered for something
+// else, see [Only], are not of the chain.
 func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In, Out], p Position, in In, check func(In) error) (Verdict[In], []Decision, error) {
 	v := Verdict[In]{Action: ActionContinue, Value: in, Outcome: OutcomeOK}
 	if f == nil {
 		return v, nil, nil
 	}
 	p.Gate = in.gate()
-	chain := chainOf(f)
+	about := in.about()
+	chain := slices.DeleteFunc(chainOf(f), func(h hook[In, Out]) bool { return !h.Only.covers(about) })
+	if len(chain) == 0 {
+		return v, nil, nil
+	}
 	s := asking[In, Out]{asker: a, position: p, check: check, rules: rulesOf[p.Gate], length: len(chain), verdict: v}
 	s.encoded = encode(in)
 	for i, h := range chain {
@@ -216,6 +221,9 @@ func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
 		if r.OnFailure == FailOpen {
 			d.Action, d.FailedOpen = ActionContinue, true
 		}
+	}
+	if d.RuleID == "" && r.Kind == KindRule {
+		d.RuleID = shorten(r.ID, maxCode)
 	}
 	if d.Action.ends() {
 		s.verdict.Value = s.verdict.Value.barred()

@@ -34,6 +34,7 @@ func (r TransformContextResult) answer() answer {
 }
 
 func (TransformContext) gate() Gate                  { return GateTransformContext }
+func (in TransformContext) about() subject           { return subjectOf(in.RunRef) }
 func (in TransformContext) barred() TransformContext { return in }
 
 func (in TransformContext) clone() TransformContext {

@@ -37,6 +37,8 @@ type Input[In, Out any] interface {
 		BeforeToolCall | BeforeExecute | AfterToolCall
 
 	gate() Gate
+	// about is what scopes look at. No hook can change it.
+	about() subject
 	// clone returns a deep copy.
 	clone() In
 	// accept returns the value with the changes of out, which names at least

@@ -33,6 +33,7 @@ func (r BeforeInputResult) answer() answer {
 }
 
 func (BeforeInput) gate() Gate             { return GateBeforeInput }
+func (in BeforeInput) about() subject      { return subject{tenant: in.TenantID, agent: in.Agent} }
 func (in BeforeInput) clone() BeforeInput  { return in }
 func (in BeforeInput) barred() BeforeInput { return in }
 

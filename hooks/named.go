@@ -67,6 +67,8 @@ type Registration struct {
 	Redacting bool `json:"redacting,omitempty"`
 	// Pure is what [Pure] declares.
 	Pure bool `json:"pure,omitempty"`
+	// Only is what the hook is about, nil for everything.
+	Only *Scope `json:"only,omitempty"`
 }
 
 // Option changes a [Registration] before it is used.
@@ -91,7 +93,8 @@ func OnFailureOpen() Option { return func(r *Registration) { r.OnFailure = FailO
 // gate but AfterProviderResponse.
 func OnFailureClosed() Option { return func(r *Registration) { r.OnFailure = FailClosed } }
 
-// OfKind says what sort of hook it is; without it, it is [KindGo].
+// OfKind says what sort of hook it is; without it, it is [KindGo]. The decisions
+// of a [KindRule] that name no rule name the hook as it, also when it failed.
 func OfKind(k Kind) Option { return func(r *Registration) { r.Kind = k } }
 
 // WithDigest names the digest of the hook's code.

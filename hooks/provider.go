@@ -46,6 +46,7 @@ func (r BeforeProviderHeadersResult) answer() answer {
 }
 
 func (BeforeProviderHeaders) gate() Gate                       { return GateBeforeProviderHeaders }
+func (in BeforeProviderHeaders) about() subject                { return subjectOf(in.RunRef) }
 func (in BeforeProviderHeaders) barred() BeforeProviderHeaders { return in }
 
 func (in BeforeProviderHeaders) clone() BeforeProviderHeaders {
@@ -99,6 +100,7 @@ func (r BeforeProviderRequestResult) answer() answer {
 }
 
 func (BeforeProviderRequest) gate() Gate                       { return GateBeforeProviderRequest }
+func (in BeforeProviderRequest) about() subject                { return subjectOf(in.RunRef) }
 func (in BeforeProviderRequest) clone() BeforeProviderRequest  { return in }
 func (in BeforeProviderRequest) barred() BeforeProviderRequest { return in }
 
@@ -151,6 +153,7 @@ func (r AfterProviderResponseResult) answer() answer {
 }
 
 func (AfterProviderResponse) gate() Gate                       { return GateAfterProviderResponse }
+func (in AfterProviderResponse) about() subject                { return subjectOf(in.RunRef) }
 func (in AfterProviderResponse) barred() AfterProviderResponse { return in }
 
 func (in AfterProviderResponse) clone() AfterProviderResponse {

@@ -60,6 +60,7 @@ func (r BeforeRunStartResult) answer() answer {
 }
 
 func (BeforeRunStart) gate() Gate                { return GateBeforeRunStart }
+func (in BeforeRunStart) about() subject         { return subjectOf(in.RunRef) }
 func (in BeforeRunStart) barred() BeforeRunStart { return in }
 
 func (in BeforeRunStart) clone() BeforeRunStart {

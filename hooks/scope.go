@@ -1,0 +1,58 @@
+package hooks
+
+import "path"
+
+// Scope is what a hook is about. It is data and no code, so that the stored
+// hook set tells what a hook was never asked about. The zero value, and an
+// empty list, leave nothing out.
+//
+// Each list holds globs in the syntax of [path.Match], of which one has to
+// match. A glob that is not well-formed matches everything: a guard must not
+// go unasked for a typing error.
+type Scope struct {
+	Tenants []string `json:"tenants,omitempty"`
+	Agents  []string `json:"agents,omitempty"`
+	// Tools are those of the call that the gate is about. At a gate that is
+	// about no call they leave nothing out.
+	Tools []string `json:"tools,omitempty"`
+}
+
+// Only has the hook asked about what is in s, and about nothing else. Where it
+// is not asked it has no decision, and no place in the chain either.
+func Only(s Scope) Option { return func(r *Registration) { r.Only = &s } }
+
+// subject is what a scope looks at.
+type subject struct {
+	tenant, agent string
+	// tool is nil at a gate that is about no call.
+	tool *string
+}
+
+func subjectOf(r RunRef) subject { return subject{tenant: r.TenantID, agent: r.Agent} }
+
+func (s subject) calling(c *ToolCall) subject {
+	s.tool = &c.Name
+	return s
+}
+
+// covers reports whether s is about what is asked about. Nil is about
+// everything.
+func (s *Scope) covers(about subject) bool {
+	if s == nil {
+		return true
+	}
+	return oneMatches(s.Tenants, about.tenant) && oneMatches(s.Agents, about.agent) &&
+		(about.tool == nil || oneMatches(s.Tools, *about.tool))
+}
+
+func oneMatches(globs []string, name string) bool {
+	if len(globs) == 0 {
+		return true
+	}
+	for _, g := range globs {
+		if hit, err := path.Match(g, name); hit || err != nil {
+			return true
+		}
+	}
+	return false
+}

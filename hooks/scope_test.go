@@ -1,0 +1,115 @@
+package hooks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+func TestHookIsAskedOnlyAboutItsScope(t *testing.T) {
+	t.Parallel()
+	in := zone("-")
+	in.TenantID, in.Agent = "acme", "support"
+	for name, c := range map[string]struct {
+		scope hooks.Scope
+		asked bool
+	}{
+		"everything":              {hooks.Scope{}, true},
+		"the tool":                {hooks.Scope{Tools: []string{"refund", "char*"}}, true},
+		"another tool":            {hooks.Scope{Tools: []string{"refund", "discharge"}}, false},
+		"the agent":               {hooks.Scope{Agents: []string{"sup*"}}, true},
+		"another agent":           {hooks.Scope{Agents: []string{"sales"}, Tools: []string{"charge"}}, false},
+		"the tenant":              {hooks.Scope{Tenants: []string{"acme"}, Agents: []string{"*"}, Tools: []string{"*"}}, true},
+		"another tenant":          {hooks.Scope{Tenants: []string{"acm"}, Agents: []string{"*"}, Tools: []string{"*"}}, false},
+		"a glob that is none":     {hooks.Scope{Tools: []string{"[", "x"}}, true},
+		"such a one and an agent": {hooks.Scope{Tools: []string{"["}, Agents: []string{"sales"}}, false},
+	} {
+		v, ds := ask(t, hooks.Named("guard", "1", says(callResult{Action: hooks.ActionBlock}), hooks.Only(c.scope)), in)
+		if (len(ds) == 1) != c.asked || (v.Action == hooks.ActionBlock) != c.asked {
+			t.Errorf("%s: %s, decisions %v", name, v.Action, told(ds))
+		}
+		if !c.asked && (v.Value != in || v.Outcome != hooks.OutcomeOK) {
+			t.Errorf("%s: verdict %+v", name, v)
+		}
+	}
+}
+
+// TestChainIsThatOfTheHooksInScope: a place that is left out would look like a
+// row that is missing.
+func TestChainIsThatOfTheHooksInScope(t *testing.T) {
+	t.Parallel()
+	other := hooks.Only(hooks.Scope{Tools: []string{"other"}})
+	_, ds := ask(t, hooks.Compose(
+		hooks.Named("a", "1", continues(), other), hooks.Named("b", "1", continues(), hooks.InPhase(hooks.PhaseValidate)),
+		continues(), hooks.Named("c", "1", continues(), other, hooks.InPhase(hooks.PhaseValidate))), zone("-"))
+	expect(t, "decisions", told(ds), []string{"1/2 mutate anonymous/3 continue", "2/2 validate b continue"})
+}
+
+func TestScopeOfToolsLeavesNothingOutWhereNoToolIsCalled(t *testing.T) {
+	t.Parallel()
+	block := func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+		return hooks.BeforeInputResult{Action: hooks.ActionBlock}, nil
+	}
+	for agent, want := range map[string]hooks.Action{"a": hooks.ActionBlock, "b": hooks.ActionContinue} {
+		h := hooks.Named("h", "1", block, hooks.Only(hooks.Scope{Tools: []string{"x"}, Agents: []string{"a"}}))
+		v, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, h, hooks.Position{}, hooks.BeforeInput{Agent: agent}, nil)
+		if err != nil || v.Action != want {
+			t.Errorf("agent %s: %s, %v", agent, v.Action, err)
+		}
+	}
+}
+
+func TestEveryGateHasASubject(t *testing.T) {
+	t.Parallel()
+	none := hooks.Only(hooks.Scope{Tenants: []string{"nobody"}})
+	h := everywhere(t)
+	for name, err := range map[string]error{
+		"input": askOnly(t, h.BeforeInput, hooks.BeforeInput{}, none), "run start": askOnly(t, h.BeforeRunStart, hooks.BeforeRunStart{}, none),
+		"context": askOnly(t, h.TransformContext, hooks.TransformContext{}, none), "headers": askOnly(t, h.BeforeProviderHeaders, hooks.BeforeProviderHeaders{}, none),
+		"request": askOnly(t, h.BeforeProviderRequest, hooks.BeforeProviderRequest{}, none), "answer": askOnly(t, h.AfterProviderResponse, hooks.AfterProviderResponse{}, none),
+		"call": askOnly(t, h.BeforeToolCall, call{}, none), "execute": askOnly(t, h.BeforeExecute, hooks.BeforeExecute{}, none),
+		"output": askOnly(t, h.AfterToolCall, hooks.AfterToolCall{}, none),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func askOnly[In hooks.Input[In, Out], Out hooks.Result](t *testing.T, f hooks.Func[In, Out], in In, only hooks.Option) error {
+	t.Helper()
+	_, ds, err := hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Named("h", "1", f, only), hooks.Position{}, in, nil)
+	if err == nil && len(ds) > 0 {
+		err = errors.New("it was asked")
+	}
+	return err
+}
+
+func TestScopeStandsInTheHookSet(t *testing.T) {
+	t.Parallel()
+	of := func(opts ...hooks.Option) hooks.HookSet {
+		return hooks.Hooks{BeforeToolCall: hooks.Named("a", "1", continues(), opts...)}.Set()
+	}
+	scope := hooks.Scope{Tools: []string{"rm"}}
+	narrow := of(hooks.Only(scope))
+	expect(t, "scope", *narrow.Hooks[0].Only, scope)
+	if narrow.Digest == of().Digest || narrow.Digest == of(hooks.Only(hooks.Scope{Tools: []string{"mv"}})).Digest {
+		t.Error("another scope has the same digest")
+	}
+}
+
+func TestDecisionsOfARuleNameItWhateverBecameOfIt(t *testing.T) {
+	t.Parallel()
+	fails := func(context.Context, call) (callResult, error) { return callResult{}, errors.New("no such key") }
+	named := says(callResult{Action: hooks.ActionContinue, Reason: hooks.Reason{Rule: "inner"}})
+	_, ds := ask(t, hooks.Compose(
+		hooks.Named("ok", "1", continues(), hooks.OfKind(hooks.KindRule)), hooks.Named("names", "1", named, hooks.OfKind(hooks.KindRule)),
+		hooks.Named("go", "1", continues()), hooks.Named("broken", "1", fails, hooks.OfKind(hooks.KindRule))), zone("-"))
+	var got []string
+	for _, d := range ds {
+		got = append(got, d.RuleID)
+	}
+	expect(t, "rules", got, []string{"ok", "inner", "", "broken"})
+}
