@@ -1,0 +1,502 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// said is what a rule comes to: a result of any gate. A gate takes of it what it
+// has.
+type said struct {
+	action      hooks.Action
+	reason      hooks.Reason
+	annotations map[string]string
+	reply       string
+
+	text    *string // of an input, or arguments, a body, an output
+	isError *bool
+	system  *string
+	extra   []hooks.HiddenMessage
+	tools   *[]string
+	set     []hooks.Header
+	remove  []string
+	// messages are the input's own with what was redacted.
+	messages *[]hooks.Message
+}
+
+// action is what a rule does once its condition holds.
+type action interface {
+	do(ctx context.Context, v *vars, out *said) error
+}
+
+// says are the actions that have nothing but a text.
+type says struct {
+	action hooks.Action
+	text   *template
+}
+
+func (a says) do(ctx context.Context, v *vars, out *said) error {
+	limit := maxReasonBytes
+	if a.action == hooks.ActionHandled {
+		limit = maxOutputBytes
+	}
+	// A reason may be cut: that it is long must not undo the refusal.
+	s, err := a.text.eval(ctx, v, maxOutputBytes)
+	if err != nil {
+		return err
+	}
+	out.action = a.action
+	if a.action == hooks.ActionHandled {
+		out.reply = s
+		return nil
+	}
+	out.reason.Text = cut(s, limit)
+	return nil
+}
+
+// transforms puts the members of a merge patch in the place of what is there.
+type transforms struct {
+	gate    hooks.Gate
+	members []mouldMember
+}
+
+func (a transforms) do(ctx context.Context, v *vars, out *said) error {
+	out.action = hooks.ActionTransform
+	for _, m := range a.members {
+		patch, err := m.of.eval(ctx, v)
+		if err != nil {
+			return err
+		}
+		if err := a.change(m.name, patch, v, out); err != nil {
+			return fmt.Errorf("transform.%s: %w", m.name, err)
+		}
+	}
+	return nil
+}
+
+func (a transforms) change(key string, patch value, v *vars, out *said) (err error) {
+	switch key {
+	case "text":
+		out.text, err = asText(patch)
+	case "system":
+		out.system, err = asText(patch)
+	case "append":
+		out.extra, err = asMessages(patch)
+	case "tools":
+		out.tools, err = asTexts(patch)
+	case "headers":
+		out.set, out.remove, err = asHeaders(patch)
+	case "body":
+		out.text, err = patched(v.body, patch)
+	case "arguments":
+		out.text, err = patched(v.call.Arguments, patch)
+	case "content":
+		if patch.object != nil {
+			out.text, err = patched(v.output, patch)
+		} else {
+			out.text, err = asText(patch)
+		}
+	case "is_error":
+		out.isError, err = asBool(patch)
+	}
+	return err
+}
+
+// patched is a JSON object after a merge patch.
+func patched(text string, patch value) (*string, error) {
+	if patch.object == nil {
+		return nil, fmt.Errorf("expected an object, not %s", cut(patch.String(), 40))
+	}
+	target, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	if target.object == nil {
+		return nil, fmt.Errorf("what is to be changed is no JSON object: %s", cut(text, 40))
+	}
+	s := merge(target, patch).String()
+	return &s, nil
+}
+
+// asText takes a scalar as it would stand in a text, but for null: nothing of
+// what a gate lets change can be taken away.
+func asText(v value) (*string, error) {
+	if s, ok := v.text(); ok {
+		return &s, nil
+	}
+	if v.object != nil || v.isArray || v.isNull() {
+		return nil, fmt.Errorf("expected a text, not %s", cut(v.String(), 40))
+	}
+	return &v.raw, nil
+}
+
+func asBool(v value) (*bool, error) {
+	b, err := strconv.ParseBool(v.raw)
+	if err != nil {
+		return nil, fmt.Errorf("expected true or false, not %s", cut(v.String(), 40))
+	}
+	return &b, nil
+}
+
+func asTexts(v value) (*[]string, error) {
+	if !v.isArray {
+		return nil, fmt.Errorf("expected a list, not %s", cut(v.String(), 40))
+	}
+	out := []string{}
+	for _, e := range v.array {
+		s, err := asText(e)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, *s)
+	}
+	return &out, nil
+}
+
+func asMessages(v value) ([]hooks.HiddenMessage, error) {
+	if !v.isArray {
+		return nil, fmt.Errorf("expected a list, not %s", cut(v.String(), 40))
+	}
+	var out []hooks.HiddenMessage
+	for _, e := range v.array {
+		role, text := "", ""
+		if e.object == nil {
+			return nil, fmt.Errorf("expected role and text, not %s", cut(e.String(), 40))
+		}
+		for _, m := range e.object.members {
+			s, err := asText(m.value)
+			if err != nil {
+				return nil, err
+			}
+			if m.name == "role" {
+				role = *s
+			} else {
+				text = *s
+			}
+		}
+		out = append(out, hooks.HiddenMessage{Role: hooks.Role(role), Text: text})
+	}
+	return out, nil
+}
+
+func asHeaders(v value) (set []hooks.Header, remove []string, err error) {
+	if v.object == nil {
+		return nil, nil, fmt.Errorf("expected names and values, not %s", cut(v.String(), 40))
+	}
+	for _, m := range v.object.members {
+		if m.value.isNull() {
+			remove = append(remove, m.name)
+			continue
+		}
+		s, err := asText(m.value)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", m.name, err)
+		}
+		set = append(set, hooks.Header{Name: m.name, Value: *s})
+	}
+	return set, remove, nil
+}
+
+// redacts puts other texts in the place of what patterns find.
+type redacts struct{ patterns []replacement }
+
+type replacement struct {
+	find *regexp.Regexp
+	with string
+}
+
+func (a redacts) do(ctx context.Context, v *vars, out *said) error {
+	n := 0
+	var failed error
+	clean := func(s string) string {
+		for _, p := range a.patterns {
+			if failed = cmp.Or(failed, ctx.Err()); failed != nil {
+				return s
+			}
+			var found int
+			s, found, failed = p.replace(s)
+			n += found
+		}
+		return s
+	}
+	switch {
+	case v.messages != nil:
+		messages := cleanMessages(v.messages, clean)
+		out.messages = &messages
+	case v.call != nil:
+		s := clean(v.output)
+		out.text = &s
+	default:
+		s := clean(v.text)
+		out.text = &s
+	}
+	if failed != nil {
+		return fmt.Errorf("redact: %w", failed)
+	}
+	if n == 0 {
+		*out = said{action: hooks.ActionContinue}
+		return nil
+	}
+	out.action = hooks.ActionTransform
+	out.annotations = map[string]string{"replaced": strconv.Itoa(n)}
+	return nil
+}
+
+// maxFound is how often one pattern may be found in one text: each place costs
+// more memory than a character of the text does.
+const maxFound = 100_000
+
+var errFound = fmt.Errorf("a pattern is found more than %d times in one text", maxFound)
+
+// replace is s without what the pattern finds, and how often it was found.
+func (p replacement) replace(s string) (string, int, error) {
+	found := p.find.FindAllStringIndex(s, maxFound+1)
+	switch {
+	case len(found) == 0:
+		return s, 0, nil
+	case len(found) > maxFound:
+		return s, 0, errFound
+	case len(s)+len(found)*len(p.with) > 2*maxOutputBytes:
+		return s, 0, errLong
+	}
+	var b strings.Builder
+	end := 0
+	for _, at := range found {
+		b.WriteString(s[end:at[0]])
+		b.WriteString(p.with)
+		end = at[1]
+	}
+	b.WriteString(s[end:])
+	return b.String(), len(found), nil
+}
+
+// cleanMessages are messages with every text of theirs redacted: what was said,
+// what tools returned, and the texts in the arguments of calls.
+func cleanMessages(messages []hooks.Message, clean func(string) string) []hooks.Message {
+	out := slices.Clone(messages)
+	for i := range out {
+		out[i].Parts = slices.Clone(out[i].Parts)
+		for j := range out[i].Parts {
+			p := &out[i].Parts[j]
+			p.Text = clean(p.Text)
+			if p.ToolCall != nil {
+				c := *p.ToolCall
+				c.Arguments = cleanArguments(c.Arguments, clean)
+				p.ToolCall = &c
+			}
+			if p.ToolResult != nil {
+				r := *p.ToolResult
+				r.Content = clean(r.Content)
+				p.ToolResult = &r
+			}
+		}
+	}
+	return out
+}
+
+// cleanArguments redacts the texts in JSON, so that it stays JSON. What is no
+// JSON is redacted as it is.
+func cleanArguments(arguments string, clean func(string) string) string {
+	v, err := decode(arguments)
+	if err != nil {
+		return clean(arguments)
+	}
+	c, changed := cleanValue(v, clean)
+	if !changed {
+		return arguments
+	}
+	return c.String()
+}
+
+func cleanValue(v value, clean func(string) string) (value, bool) {
+	changed := false
+	switch {
+	case v.object != nil:
+		o, taken := &object{}, map[string]bool{}
+		for _, m := range v.object.members {
+			of, did := cleanValue(m.value, clean)
+			name := clean(m.name)
+			changed = changed || did || name != m.name
+			for taken[name] {
+				name += "_" // two names have become one
+			}
+			taken[name] = true
+			o.members = append(o.members, member{name, of})
+		}
+		return value{object: o}, changed
+	case v.isArray:
+		out := value{isArray: true, array: slices.Clone(v.array)}
+		for i := range out.array {
+			of, did := cleanValue(out.array[i], clean)
+			out.array[i], changed = of, changed || did
+		}
+		return out, changed
+	}
+	s, ok := v.text()
+	if !ok {
+		// A number may be what is looked for: it becomes a text then.
+		s = v.raw
+	}
+	if c := clean(s); c != s {
+		return textValue(c), true
+	}
+	return v, false
+}
+
+// action compiles what stands under the key of an action.
+func (c *compiler) action(key string, n *yaml.Node) action {
+	switch key {
+	case doTransform:
+		return c.transform(n)
+	case doRedact:
+		return c.redact(n)
+	}
+	what := "the reason of " + key
+	if key == doHandled {
+		what = "the reply of handled"
+	}
+	t := c.template(n, what)
+	if t == nil {
+		return nil
+	}
+	return says{action: hooks.Action(key), text: t}
+}
+
+func (c *compiler) transform(n *yaml.Node) action {
+	a := transforms{gate: c.gate.name}
+	known := map[string]func(*yaml.Node){}
+	ok := true
+	for _, key := range c.gate.changes {
+		known[key] = func(n *yaml.Node) {
+			m := c.shaped(key, n)
+			ok = ok && m != nil
+			a.members = append(a.members, mouldMember{key, m})
+		}
+	}
+	if !c.fields(n, "transform at "+string(c.gate.name), known) || !ok {
+		return nil
+	}
+	if len(a.members) == 0 {
+		c.errorAt(n, "transform changes nothing; expected %s", strings.Join(c.gate.changes, " or "))
+		return nil
+	}
+	return a
+}
+
+// shaped compiles one member of a transform, and refuses what can be seen to be
+// none before it is asked.
+func (c *compiler) shaped(key string, n *yaml.Node) *mould {
+	m := c.mould(n)
+	if m == nil {
+		return nil
+	}
+	dynamic := m.text != nil
+	fits, want := true, ""
+	switch key {
+	case "text", "system":
+		fits, want = !m.object && !m.isArray && !m.fixed.isNull(), "a text"
+	case "content":
+		fits, want = !m.isArray && !m.fixed.isNull(), "a text, or an object to merge into the JSON that is there"
+	case "is_error":
+		fits, want = m.fixed.raw == "true" || m.fixed.raw == "false", "true or false"
+	case "tools":
+		fits, want = m.isArray, "a list of names"
+	case "append":
+		fits, want = m.isArray && len(m.array) > 0, "a list of messages with role and text"
+		for _, one := range m.array {
+			fits = fits && isMessage(one)
+		}
+	case "headers":
+		fits, want = m.object && len(m.members) > 0, "names and values, null to leave one out"
+	case "body", "arguments":
+		fits, want = m.object && len(m.members) > 0, "an object to merge into the one that is there"
+	}
+	if !fits && !dynamic {
+		c.errorAt(n, "transform.%s is %s; expected %s", key, kindOf(n), want)
+		return nil
+	}
+	return m
+}
+
+func isMessage(m *mould) bool {
+	if !m.object || len(m.members) != 2 {
+		return false
+	}
+	for _, one := range m.members {
+		switch one.name {
+		case "role":
+			role, _ := one.of.fixed.text()
+			if hooks.Role(role) != hooks.RoleSystem && hooks.Role(role) != hooks.RoleUser {
+				return false
+			}
+		case "text":
+			if _, ok := one.of.fixed.text(); !ok && one.of.text == nil {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+const redacted = "[redacted]"
+
+func (c *compiler) redact(n *yaml.Node) action {
+	var a redacts
+	ok := true
+	list := items(n)
+	if len(list) == 0 || len(list) > maxPatterns {
+		c.errorAt(n, "redact has %d patterns; expected 1 to %d", len(list), maxPatterns)
+		return nil
+	}
+	for _, item := range list {
+		r := replacement{with: redacted}
+		ok = c.fields(item, "redact", map[string]func(*yaml.Node){
+			"pattern": func(n *yaml.Node) { r.find = c.pattern(n) },
+			"with": func(n *yaml.Node) {
+				if !isText(n) || len(n.Value) > maxGlobBytes {
+					c.errorAt(n, "with is %s; expected a text of at most %d bytes", kindOf(n), maxGlobBytes)
+					ok = false
+				}
+				r.with = n.Value
+			},
+		}) && ok
+		if r.find == nil {
+			if ok && !slices.ContainsFunc(item.Content, func(n *yaml.Node) bool { return n.Value == "pattern" }) {
+				c.errorAt(item, "redact has no pattern")
+			}
+			ok = false
+		}
+		a.patterns = append(a.patterns, r)
+	}
+	if !ok {
+		return nil
+	}
+	return a
+}
+
+func (c *compiler) pattern(n *yaml.Node) *regexp.Regexp {
+	text, ok := c.text(n, "pattern")
+	if !ok {
+		return nil
+	}
+	re, err := compilePattern(text)
+	if err == nil && re.MatchString("") {
+		err = errMatchesNothing
+	}
+	if err != nil {
+		c.errorAt(n, "%v", err)
+		return nil
+	}
+	return re
+}
