@@ -130,10 +130,12 @@ func (r *runner) backOff(ctx context.Context) error {
 	return nil
 }
 
-// waitOn waits for what is left of the wait that an earlier worker began.
+// waitOn waits for what is left of the wait that an earlier worker began. Where
+// that one handed the run back for it, the wait is over, by the log's clock:
+// RetryAt is by another, which may be an hour ahead.
 func (r *runner) waitOn(ctx context.Context) error {
 	t, _ := r.run().Turn()
-	if t.Status != TurnOpen || t.RetryAt == nil {
+	if t.Status != TurnOpen || t.RetryAt == nil || r.run().ReleasedFor == event.ReleaseBackoff {
 		return nil
 	}
 	limit := r.engine.Agents[r.run().Agent].Retry.MaxWait

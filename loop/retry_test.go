@@ -162,6 +162,30 @@ func TestALongWaitHoldsNoWorker(t *testing.T) {
 	})
 }
 
+// TestAWaitThatTheLogHasSeenIsOver: the worker that failed had a clock that is
+// wrong, and the run does not wait until everybody's says the same.
+func TestAWaitThatTheLogHasSeenIsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n, ahead := 0, time.Hour
+		b := looptest.NewBench(looptest.NewLog(), failing(&n, with(busy(10*time.Second))))
+		b.Engine.Now = func() time.Time { return time.Now().Add(ahead) }
+		retry(b, loop.Retry{Attempts: 2, MaxWait: 10 * time.Second})
+		j := b.Start(t, b.Session(t), "hi")
+		run := b.Advance(t, j)
+		if run.NotBefore == nil || time.Until(*run.NotBefore) != ahead+10*time.Second {
+			t.Fatalf("run %+v", run)
+		}
+		ahead, j.Ticket = 0, run.Ticket
+		if ok, err := b.Commands.Requeue(t.Context(), j, "due", looptest.Tester); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if run := b.Advance(t, next(t, b, j)); run.Status != loop.RunCompleted || n != 2 {
+			t.Errorf("run %s, not before %v, after %d calls", run.Status, run.NotBefore, n)
+		}
+	})
+}
+
 // TestWhoeverTakesTheRunWaitsForTheRest: what the provider asked for holds for
 // the next worker too.
 func TestWhoeverTakesTheRunWaitsForTheRest(t *testing.T) {
