@@ -12,33 +12,37 @@ import (
 // copy that lacked its last commits, and what was built on them is void.
 var errTailLost = errors.New("the log has lost its tail")
 
-// catchUp folds what others appended. A claim that came too late ends with
-// epoch 0 and no facts; a lease that is gone is an error.
+// catchUp folds what others appended, all of it or nothing: a reader that is cut
+// off in the middle has events whose decisions it does not know. A claim that
+// came too late ends with epoch 0 and no facts; a lease that is gone is an error,
+// as soon as it is seen.
 func (r *runner) catchUp(ctx context.Context) error {
 	const page = 500
-	for {
+	for s := r.state; ; {
 		head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
 		if err != nil {
 			return err
 		}
-		if head.LastSeq < r.state.LastSeq {
+		if head.LastSeq < s.LastSeq {
 			return errTailLost
 		}
-		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, r.state.LastSeq, page)
+		events, err := r.engine.Log.Events(ctx, r.job.TenantID, r.job.SessionID, s.LastSeq, page)
 		if err != nil {
 			return err
 		}
-		r.state = FoldAll(r.state, events)
+		s = FoldAll(s, events)
+		if r.epoch != 0 && s.Epoch != r.epoch {
+			return ErrLeaseLost
+		}
 		// Others write decisions too, and only the head tells where the ledger
 		// stands: it has to be that of the last event.
-		if head.LastSeq == r.state.LastSeq {
-			r.state.Ledger = head.Ledger
+		if head.LastSeq == s.LastSeq {
+			s.Ledger = head.Ledger
+			r.state = s
 			break
 		}
 	}
 	switch {
-	case r.epoch != 0 && r.state.Epoch != r.epoch:
-		return ErrLeaseLost
 	case r.epoch == 0 && !r.claimable():
 		r.facts = nil
 	case r.epoch == 0:

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -194,4 +195,113 @@ func TestOtherErrorOfTheLogIsReturned(t *testing.T) {
 	if err := b.Engine.Advance(t.Context(), j, loop.Holder{WorkerID: "w"}); !errors.Is(err, broken) {
 		t.Errorf("%v; want the log's own error", err)
 	}
+}
+
+// pagedLog gives events one by one, and nothing to read behind the first.
+type pagedLog struct {
+	*looptest.Log
+	paged atomic.Bool
+	pages atomic.Int64
+}
+
+func (l *pagedLog) Head(ctx context.Context, tenantID, sessionID string) (loop.Head, error) {
+	if l.pages.Load() > 0 {
+		return loop.Head{}, fmt.Errorf("read: %w", loop.ErrUnavailable)
+	}
+	return l.Log.Head(ctx, tenantID, sessionID)
+}
+
+func (l *pagedLog) Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
+	if l.paged.Load() {
+		l.pages.Add(1)
+		limit = 1
+	}
+	return l.Log.Events(ctx, tenantID, sessionID, after, limit)
+}
+
+// TestALeaseThatIsGoneIsKnownFromThePageThatSaysSo: the outage that keeps a
+// worker from reading on does not keep it from stopping.
+func TestALeaseThatIsGoneIsKnownFromThePageThatSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &pagedLog{Log: looptest.NewLog()}
+		b := looptest.NewBench(log, looptest.Model(func(ctx context.Context, _ loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+			pause(ctx, time.Second)
+			_ = yield(looptest.Text("hi"), nil) && yield(looptest.Finish(stream.FinishStop), nil)
+		}))
+		j := b.Start(t, b.Session(t), "hi")
+		w := work(t, b, j)
+		synctest.Wait()
+		log.paged.Store(true)
+		begin := time.Now()
+		err := b.Commands.FailRun(t.Context(), loop.FailRun{
+			TenantID: looptest.Tenant, SessionID: j.SessionID, RunID: j.RunID, Reason: "it hangs", Actor: looptest.Tester,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.wait(t); !errors.Is(err, loop.ErrLeaseLost) || !time.Now().Equal(begin) || log.pages.Load() != 1 {
+			t.Errorf("%v after %v and %d pages", err, time.Since(begin), log.pages.Load())
+		}
+	})
+}
+
+// staleLog lets others append between the head and the events that a worker
+// reads, once, and is away for the read behind that.
+type staleLog struct {
+	*looptest.Log
+	meanwhile func()
+	away      bool
+}
+
+func (l *staleLog) Head(ctx context.Context, tenantID, sessionID string) (loop.Head, error) {
+	if l.away {
+		l.away = false
+		return loop.Head{}, fmt.Errorf("read: %w", loop.ErrUnavailable)
+	}
+	h, err := l.Log.Head(ctx, tenantID, sessionID)
+	if f := l.meanwhile; f != nil {
+		l.meanwhile = nil
+		f()
+		l.away = true
+	}
+	return h, err
+}
+
+// TestDecisionsOfOthersAreKnownWithTheirEvents: an outage between the two would
+// let the worker write decisions beside those of others instead of behind them.
+func TestDecisionsOfOthersAreKnownWithTheirEvents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &staleLog{Log: looptest.NewLog()}
+		b := looptest.NewBench(log, paced(calls("look")), looptest.Says("look", "seen"))
+		b.Use(hooks.Hooks{
+			BeforeInput: func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+				return hooks.BeforeInputResult{Action: hooks.ActionContinue}, nil
+			},
+			TransformContext: func(context.Context, hooks.TransformContext) (hooks.TransformContextResult, error) {
+				return hooks.TransformContextResult{Action: hooks.ActionContinue}, nil
+			},
+		})
+		j := b.Start(t, b.Session(t), "hi")
+		reject := func() {
+			other := *b.Commands
+			other.Log = log.Log
+			cmd := loop.StartRun{TenantID: looptest.Tenant, SessionID: j.SessionID, Text: "and?", Actor: looptest.Tester}
+			if _, err := other.StartRun(t.Context(), cmd); !errors.Is(err, loop.ErrBusy) {
+				t.Errorf("a message for a busy session: %v", err)
+			}
+		}
+		w := work(t, b, j)
+		synctest.Wait()
+		log.meanwhile = reject
+		reject() // wakes the worker
+		if err := w.wait(t); err != nil || b.Run(t, j).Status != loop.RunCompleted {
+			t.Errorf("%v, run %+v", err, b.Run(t, j))
+		}
+		checked(t, b, j.SessionID)
+		if n := len(ledger(b, j.SessionID)); n != 5 {
+			t.Errorf("%d decisions; want those about three messages and two model calls", n)
+		}
+	})
 }
