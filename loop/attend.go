@@ -148,7 +148,8 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 			<-asked
 			return err
 		}
-		void = void || grace == nil && r.stopping()
+		// Who has lost the claim knows what was decided since: nobody is asked again.
+		void = void || r.lost() || grace == nil && r.stopping()
 	}
 	stop()
 	<-asked
