@@ -61,6 +61,13 @@ FULL_SIZE := $(FULL_SIZE)|TestLogConformanceBehindAPooler|TestRunsOutliveTheEndO
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
 	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd ./store ./hooks/rules
 
+SCHEDULES ?= 2000
+SEED ?= 1
+
+.PHONY: simulate
+simulate: need-go ## Play SCHEDULES random schedules from SEED on: deaths, stalls, lost answers (make simulate SCHEDULES=100000)
+	AGENTD_SCHEDULES=$(SCHEDULES) AGENTD_SEED=$(SEED) go test -count=1 -timeout=60m -run '^TestNoScheduleBreaksAPromise$$|^TestASeedIsASchedule$$' -v ./loop/looptest/sim
+
 FUZZTIME ?= 1m
 
 .PHONY: fuzz
@@ -137,8 +144,8 @@ release-protos: need-go $(BUF) ## Take the protos as they are for released; what
 	$(BUF) build --as-file-descriptor-set --exclude-source-info -o $(RELEASED)
 
 .PHONY: record
-record: need-go setup-run ## Record the session that README.md shows, the columns in docs/sql.md and the deaths in docs/durability.md
-	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd ./loop
+record: need-go setup-run ## Record the session that README.md shows, the columns in docs/sql.md and the deaths and bugs in docs/durability.md
+	AGENTD_RECORD=1 go test -count=1 -run '^TestRecord' ./cmd/agentd ./loop ./loop/looptest/sim
 
 .PHONY: setup
 setup: ## Install what tests need: gcc, libc6-dev, postgresql, python3, curl, pgbouncer (Debian, as root)

@@ -60,6 +60,10 @@ var importRules = []importRule{
 		from: []string{"loop"}, deny: []string{"..."}, allow: []string{"hooks", "hooks/stream", "loop/event"},
 	},
 	{
+		name: "loop/audit imports only hooks, hooks/stream, loop and loop/event",
+		from: []string{"loop/audit/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/stream", "loop", "loop/event"},
+	},
+	{
 		name: "loop's own tests do without store, api and workers",
 		from: []string{"loop", "loop/event/...", "loop/looptest/..."}, tests: true,
 		deny: []string{"store/...", "api/...", "loop/worker/..."},

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -39,6 +40,8 @@ type Commands struct {
 	Now   func() time.Time
 	// Logger is told of hooks that panic. It may be nil without OnRunEnd.
 	Logger *slog.Logger
+	// Random is as in [Engine].
+	Random io.Reader
 }
 
 // StartRun asks for a run that answers Text.
@@ -148,7 +151,9 @@ func (c *Commands) retry(ctx context.Context, tenantID, sessionID string, plan f
 
 func (c *Commands) draft(h Head, actor event.Actor, runID string) *draft {
 	base := State{SessionID: h.SessionID, TenantID: h.TenantID, LastSeq: h.LastSeq, Epoch: h.Epoch, Ledger: h.Ledger}
-	return newDraft(c.NewID, base, event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor})
+	d := newDraft(c.NewID, base, event.Scope{SessionID: h.SessionID, RunID: runID, At: c.Now(), Actor: actor})
+	d.random = c.Random
+	return d
 }
 
 func (c *Commands) agent(name string) (string, error) {

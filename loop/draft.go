@@ -4,6 +4,8 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"io"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -27,6 +29,8 @@ type draft struct {
 	// worker and epoch stand in the decisions.
 	worker string
 	epoch  int64
+	// random gives the salts of the decisions; nil is crypto/rand.
+	random io.Reader
 }
 
 func newDraft(newID func() string, base State, scope event.Scope) *draft {
@@ -116,13 +120,24 @@ func (d *draft) chain(decisions []hooks.Decision, eventSeq int64) {
 			Epoch: d.epoch, WorkerID: d.worker, PrevHash: d.state.Ledger.Hash,
 		}}
 		if !dec.Payload.Empty() {
-			_, _ = rand.Read(row.Salt[:]) // never fails
+			d.salt(row.Salt[:])
 			sum := dec.Payload.Hash(row.Salt)
 			row.PayloadSHA256 = sum[:]
 		}
 		row.Hash = row.Row.Hash()
 		d.state.Ledger = LedgerHead{Seq: row.LedgerSeq, Hash: row.Hash}
 		d.a.Ledger = append(d.a.Ledger, row)
+	}
+}
+
+// salt fills s.
+func (d *draft) salt(s []byte) {
+	if d.random == nil {
+		_, _ = rand.Read(s) // never fails
+		return
+	}
+	if _, err := io.ReadFull(d.random, s); err != nil && d.err == nil {
+		d.err = fmt.Errorf("salt of a decision: %w", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
@@ -23,6 +24,9 @@ type Engine struct {
 	NewID  func() string
 	Now    func() time.Time
 	Logger *slog.Logger
+	// Random gives the salts of the ledger, and nothing else; nil is crypto/rand.
+	// Who can predict it can guess what a payload said from its digest.
+	Random io.Reader
 }
 
 // recheckAfter is how long a wake-up waits when the log could not be read.
@@ -323,7 +327,7 @@ func (r *runner) draft() *draft {
 		SessionID: r.job.SessionID, RunID: r.job.RunID, At: r.engine.Now(),
 		Actor: event.System("worker:" + r.holder.WorkerID),
 	})
-	d.worker, d.epoch = r.holder.WorkerID, r.epoch
+	d.worker, d.epoch, d.random = r.holder.WorkerID, r.epoch, r.engine.Random
 	if n := len(r.facts) - 1; n >= 0 && len(r.rulings) > 0 && r.facts[n].EventType() == event.TypeRunFailed {
 		d.add(r.facts[:n]...)
 		d.end(r.rulings, r.facts[n])

@@ -66,6 +66,7 @@ func (s *starting) busy(ctx context.Context, h Head) (Append, error) {
 		return s.reject(h, policy, &BusyError{ActiveRunID: h.ActiveRunID, Full: true})
 	}
 	d := newDraft(s.c.NewID, state, event.Scope{SessionID: h.SessionID, At: s.c.Now(), Actor: s.cmd.Actor})
+	d.random = s.c.Random
 	s.run(d, policy)
 	d.decide(s.said.decisions)
 	if policy.First() {
