@@ -234,14 +234,23 @@ func TestEachBrokenRuleIsNamed(t *testing.T) {
 				p.ApprovalID = idOf(w, event.TypeApprovalRequested, "approval_id", 1)
 			})(w)
 		}},
-		"waits for another":   {audit.RuleApproval, "waits for", edit(0, func(_ *event.Event, p *event.RunSuspended) { p.ApprovalIDs = nil })},
-		"decided twice":       {audit.RuleDecision, "twice", func(w *written) { w.decisions[1].ID = w.decisions[0].ID }},
-		"decided before":      {audit.RuleDecision, "before that", func(w *written) { slices.Reverse(w.decisions) }},
-		"decided for nothing": {audit.RuleDecision, "no such event", func(w *written) { w.decisions[len(w.decisions)-1].EventSeq = 999 }},
-		"another run":         {audit.RuleDecision, "is about run", func(w *written) { w.decisions[0].RunID = "x" }},
-		"before the claim":    {audit.RuleDecision, "not claimed", func(w *written) { w.decisions[0].EventSeq = 4 }},
-		"another lease":       {audit.RuleDecision, "had the run under", func(w *written) { w.decisions[0].Epoch++ }},
-		"of no run":           {audit.RuleDecision, "a worker recorded it", func(w *written) { w.decisions[0].RunID = "" }},
+		"who may not answer":  {audit.RuleApproval, "may not", edit(0, func(_ *event.Event, p *event.ApprovalRequested) { p.Approvers = []string{"ops"} })},
+		"expired for nothing": {audit.RuleApproval, "no end to its time", edit(2, func(_ *event.Event, p *event.ApprovalDecided) { p.Decision = event.DecisionExpired })},
+		"other edited bytes": {audit.RuleArguments, "digest", edit(2, func(_ *event.Event, p *event.ApprovalDecided) {
+			s := `{"n":2}`
+			p.Decision, p.EditedArguments, p.EditedSHA256 = event.DecisionEdited, &s, "00"
+		})},
+		"expired and said to be denied":   {audit.RuleResult, "reason", edit(2, func(_ *event.Event, p *event.ApprovalDecided) { p.Decision = event.DecisionExpired })},
+		"cancelled and said to be denied": {audit.RuleResult, "reason", edit(2, func(_ *event.Event, p *event.ApprovalDecided) { p.Decision = event.DecisionCancelled })},
+		"nobody said what happened":       {audit.RuleResult, "reason", edit(1, func(_ *event.Event, p *event.ApprovalDecided) { p.Decision = event.DecisionCancelled })},
+		"waits for another":               {audit.RuleApproval, "waits for", edit(0, func(_ *event.Event, p *event.RunSuspended) { p.ApprovalIDs = nil })},
+		"decided twice":                   {audit.RuleDecision, "twice", func(w *written) { w.decisions[1].ID = w.decisions[0].ID }},
+		"decided before":                  {audit.RuleDecision, "before that", func(w *written) { slices.Reverse(w.decisions) }},
+		"decided for nothing":             {audit.RuleDecision, "no such event", func(w *written) { w.decisions[len(w.decisions)-1].EventSeq = 999 }},
+		"another run":                     {audit.RuleDecision, "is about run", func(w *written) { w.decisions[0].RunID = "x" }},
+		"before the claim":                {audit.RuleDecision, "not claimed", func(w *written) { w.decisions[0].EventSeq = 4 }},
+		"another lease":                   {audit.RuleDecision, "had the run under", func(w *written) { w.decisions[0].Epoch++ }},
+		"of no run":                       {audit.RuleDecision, "a worker recorded it", func(w *written) { w.decisions[0].RunID = "" }},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,8 @@ type call struct{ started int }
 type question struct {
 	runID, callID string
 	sum           string
+	approvers     []string
+	expires       bool
 	answered      bool
 }
 
@@ -40,8 +42,8 @@ func (a *Auditor) ofCall(before loop.State, e event.Event, p event.Payload) {
 			runs = *p.Arguments
 		}
 		a.bytes(e, p.CallID, runs, p.ArgumentsSHA256)
-		if now.Status == loop.CallApproved && runs != final(now) {
-			a.find(RuleArguments, e, "call "+p.CallID+" runs with other arguments than people approved")
+		if (now.Status == loop.CallApproved || now.Status == loop.CallEdited) && runs != final(now) {
+			a.find(RuleArguments, e, "call "+p.CallID+" runs with other arguments than people approved or gave")
 		}
 	case event.ToolExecuted:
 		if c := a.at(p.CallID); p.Attempt != c.started {
@@ -53,7 +55,9 @@ func (a *Auditor) ofCall(before loop.State, e event.Event, p event.Payload) {
 		if a.approvals[p.ApprovalID] != nil {
 			a.find(RuleIdentity, e, "approval "+p.ApprovalID+" stands twice")
 		}
-		a.approvals[p.ApprovalID] = &question{runID: e.RunID, callID: p.CallID, sum: p.ArgumentsSHA256}
+		a.approvals[p.ApprovalID] = &question{
+			runID: e.RunID, callID: p.CallID, sum: p.ArgumentsSHA256, approvers: p.Approvers, expires: p.TimeoutMS > 0,
+		}
 		a.bytes(e, p.CallID, p.Arguments, p.ArgumentsSHA256)
 	case event.ApprovalDecided:
 		a.answered(e, p)
@@ -76,11 +80,10 @@ func (a *Auditor) bytes(e event.Event, callID, arguments, sum string) {
 
 // reasons are those that a result may have where a call stands.
 var reasons = map[loop.CallStatus][]hooks.ResultReason{
-	loop.CallProposed: {hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
-	loop.CallApproved: {hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
-	loop.CallBlocked:  {hooks.ReasonBlocked, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
-	// A question that a run's end closed is no denial.
-	loop.CallDenied:    {hooks.ReasonDenied, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit, hooks.ReasonOutcomeUnknown},
+	loop.CallProposed:  {hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
+	loop.CallApproved:  {hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
+	loop.CallEdited:    {hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
+	loop.CallBlocked:   {hooks.ReasonBlocked, hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit},
 	loop.CallConfirmed: {hooks.ReasonConfirmed},
 	loop.CallStarted:   {hooks.ReasonOutcomeUnknown},
 	loop.CallExecuted:  {"", hooks.ReasonToolError, hooks.ReasonWithheld, hooks.ReasonOutputLost},
@@ -89,18 +92,30 @@ var reasons = map[loop.CallStatus][]hooks.ResultReason{
 func (a *Auditor) result(before loop.State, e event.Event, p event.ToolResult) {
 	a.message(e, p.MessageID)
 	now := find(before, e.RunID, p.CallID)
-	fits := slices.Contains(reasons[now.Status], p.Reason)
-	if now.Status == loop.CallDenied && now.Decision == event.DecisionCancelled {
-		fits = fits && (p.Reason == hooks.ReasonOutcomeUnknown) == (now.Asked == event.ApprovalOfOutcome) && p.Reason != hooks.ReasonDenied
-	} else if now.Status == loop.CallDenied {
-		fits = p.Reason == hooks.ReasonDenied
+	allowed := reasons[now.Status]
+	if now.Status == loop.CallDenied {
+		allowed = notRun(now)
 	}
-	if !fits {
+	if !slices.Contains(allowed, p.Reason) {
 		a.find(RuleResult, e, fmt.Sprintf("call %s, which is %s, has a result with the reason %q", p.CallID, now.Status, p.Reason))
 	}
 	if p.Name != now.Name {
 		a.find(RuleResult, e, "the result of call "+p.CallID+" names another tool")
 	}
+}
+
+// notRun are the reasons of a call that may not run: a question that the end of a
+// run or of its time closed is no denial.
+func notRun(c loop.Call) []hooks.ResultReason {
+	switch {
+	case c.Decision == event.DecisionExpired:
+		return []hooks.ResultReason{hooks.ReasonExpired}
+	case c.Decision == event.DecisionCancelled && c.Asked == event.ApprovalOfOutcome:
+		return []hooks.ResultReason{hooks.ReasonOutcomeUnknown}
+	case c.Decision == event.DecisionCancelled:
+		return []hooks.ResultReason{hooks.ReasonCancelled, hooks.ReasonNotRun, hooks.ReasonLimit}
+	}
+	return []hooks.ResultReason{hooks.ReasonDenied}
 }
 
 func (a *Auditor) answered(e event.Event, p event.ApprovalDecided) {
@@ -117,6 +132,20 @@ func (a *Auditor) answered(e event.Event, p event.ApprovalDecided) {
 		a.find(RuleArguments, e, "approval "+p.ApprovalID+" is answered about other bytes than were shown")
 	}
 	q.answered = true
+	if p.EditedArguments != nil {
+		a.bytes(e, p.CallID, *p.EditedArguments, p.EditedSHA256)
+	}
+	switch p.Decision {
+	case event.DecisionCancelled:
+	case event.DecisionExpired:
+		if !q.expires {
+			a.find(RuleApproval, e, "approval "+p.ApprovalID+" has expired, and there was no end to its time")
+		}
+	default:
+		if !loop.MayDecide(q.approvers, e.Actor) {
+			a.find(RuleApproval, e, fmt.Sprintf("approval %s is answered by %s, who may not", p.ApprovalID, e.Actor.ID))
+		}
+	}
 }
 
 func (a *Auditor) suspended(before loop.State, e event.Event, p event.RunSuspended) {

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/audit"
@@ -32,7 +33,7 @@ func (w *world) write(a *actor, app, meant loop.Append) (loop.Appended, error) {
 	was := s.state
 	out, err := w.log.Append(context.Background(), app)
 	if err != nil {
-		if !errors.Is(err, loop.ErrConflict) && !errors.Is(err, loop.ErrLeaseLost) {
+		if !errors.Is(err, loop.ErrConflict) && !errors.Is(err, loop.ErrLeaseLost) && !errors.Is(err, loop.ErrExpired) {
 			w.violated("append", "%s: %v", a.name, err)
 		}
 		return out, err
@@ -44,6 +45,13 @@ func (w *world) write(a *actor, app, meant loop.Append) (loop.Appended, error) {
 	w.stats.Events += len(out.Events)
 	w.jobs = append(w.jobs, app.Jobs...)
 	s.add(out.Events, app.Ledger)
+	for _, e := range out.Events {
+		if p, _ := event.Decode(e); e.Type == event.TypeApprovalRequested {
+			if q, ok := p.(event.ApprovalRequested); ok && q.TimeoutMS > 0 {
+				w.expires[q.ApprovalID] = w.clock().Add(time.Duration(q.TimeoutMS) * time.Millisecond)
+			}
+		}
+	}
 	w.checkAppend(a, was, s, app, meant.Epoch, out.Events)
 	for _, other := range w.actors {
 		if other != a && other.worker != "" && other.job.SessionID == s.id {

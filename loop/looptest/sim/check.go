@@ -235,7 +235,7 @@ func (w *world) checkOutcome(r loop.Run, c loop.Call) {
 		if !took && r.Status.Terminal() {
 			w.violated("outcome", "call %s has an output, and the tool was never entered", c.ID)
 		}
-	case hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonDenied, hooks.ReasonNotRun, hooks.ReasonLimit, hooks.ReasonCancelled:
+	case hooks.ReasonUnknownTool, hooks.ReasonInvalidArguments, hooks.ReasonDenied, hooks.ReasonExpired, hooks.ReasonNotRun, hooks.ReasonLimit, hooks.ReasonCancelled:
 		if took {
 			w.violated("outcome", "call %s took effect, and its result is %s", c.ID, c.Reason)
 		}

@@ -274,6 +274,13 @@ func (w *world) answer(q question) bool {
 	if w.src.rarely(20) {
 		cmd.Actor.ID = "p2"
 	}
+	if q.call.Asked == event.ApprovalOfCall && w.src.rarely(25) {
+		edited := []string{`{"edited":1}`, `{"edited":`}[w.src.oneOf(85, 15)]
+		cmd.Arguments = &edited
+	}
+	if w.calm {
+		cmd.Actor.ID, cmd.Arguments = "p1", nil
+	}
 	if q.call.Asked == event.ApprovalOfOutcome {
 		switch {
 		case w.mayEnter(q.call.ID):
@@ -284,7 +291,7 @@ func (w *world) answer(q question) bool {
 			cmd.Outcome = event.DecisionDidNotHappen
 		}
 	}
-	a := w.clientActor(fmt.Sprintf("%s answers %s of call %s: %t %s", cmd.Actor.ID, cmd.ApprovalID, q.call.ID, cmd.Approve, cmd.Outcome))
+	a := w.clientActor(fmt.Sprintf("%s answers %s of call %s: %t %s, with other arguments: %t", cmd.Actor.ID, cmd.ApprovalID, q.call.ID, cmd.Approve, cmd.Outcome, cmd.Arguments != nil))
 	c := w.commands(a)
 	w.command(a, func(ctx context.Context) error {
 		out, err := c.DecideApproval(ctx, cmd)

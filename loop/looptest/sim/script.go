@@ -22,6 +22,8 @@ type script struct {
 	limits    loop.Limits
 	attempts  int
 	maxWait   time.Duration
+	approvers []string
+	answerIn  time.Duration
 }
 
 // gateOf is the hook at a gate.
@@ -44,6 +46,10 @@ func drawScript(src *source) script {
 	}
 	s.onUnknown = []loop.UnknownPolicy{loop.UnknownReport, loop.UnknownAsk, loop.UnknownFail}[src.oneOf(50, 35, 15)]
 	s.unattend = src.rarely(10)
+	if src.rarely(25) {
+		s.approvers = []string{"p1"}
+	}
+	s.answerIn = []time.Duration{0, 5 * time.Second, time.Hour}[src.oneOf(60, 25, 15)]
 	switch src.oneOf(70, 8, 8, 8, 6) {
 	case 1:
 		s.limits.Turns = 2
@@ -65,6 +71,7 @@ func (s script) agent(w *world) loop.Agent {
 			{Tools: "asks", Mode: loop.PermissionAsk}, {Tools: "never", Mode: loop.PermissionDeny},
 		},
 		Unattended: s.unattend, OnUnknown: s.onUnknown, Limits: s.limits,
+		Approvers: s.approvers, ApprovalTimeout: s.answerIn,
 		Retry: loop.Retry{Attempts: s.attempts, MaxWait: s.maxWait},
 	}
 }

@@ -183,7 +183,7 @@ func (w *world) interrupt(wk *worker) {
 
 // sweepable says that there is something that a sweeper would find.
 func (w *world) sweepable() bool {
-	return len(w.orphans()) > 0 || len(w.lost()) > 0
+	return len(w.orphans()) > 0 || len(w.lost()) > 0 || len(w.late()) > 0
 }
 
 // orphans are runs that a dead worker holds, or one that does not work on them.
@@ -221,6 +221,19 @@ func (w *world) lost() []loop.Job {
 	return out
 }
 
+// late are the open questions whose time is over.
+func (w *world) late() []question {
+	var out []question
+	for _, id := range w.ids {
+		for _, q := range w.questions(w.sessions[id], true) {
+			if at, ok := w.expires[q.call.ApprovalID]; ok && !w.clock().Before(at) && !w.beingSwept(q.call.ApprovalID) {
+				out = append(out, q)
+			}
+		}
+	}
+	return out
+}
+
 // worksOn says that p, or anybody if it is nil, works on a run.
 func (w *world) worksOn(p *process, runID string) bool {
 	return slices.ContainsFunc(w.actors, func(a *actor) bool {
@@ -236,14 +249,11 @@ func (w *world) beingSwept(runID string) bool {
 
 // sweep lets a worker take care of one thing that its sweeper finds.
 func (w *world) sweep(wk *worker) {
-	orphans, lost := w.orphans(), w.lost()
-	if w.calm {
-		orphans, lost = orphans[:min(1, len(orphans))], lost[:min(1, len(lost))]
-		if len(orphans) > 0 {
-			lost = nil
-		}
+	orphans, lost, late := w.orphans(), w.lost(), w.late()
+	i := 0
+	if !w.calm {
+		i = w.src.draw(len(orphans) + len(lost) + len(late))
 	}
-	i := w.src.draw(len(orphans) + len(lost))
 	w.applied++
 	a := w.newActor(fmt.Sprintf("%s.sweep%d", wk.name, w.applied), wk.process, &wk.skew)
 	c := w.commands(a)
@@ -256,7 +266,14 @@ func (w *world) sweep(wk *worker) {
 		w.command(a, func(ctx context.Context) error { _, err := c.ReleaseDead(ctx, r); return err })
 		return
 	}
-	j := lost[i-len(orphans)]
+	if i -= len(orphans); i >= len(lost) {
+		q := late[i-len(lost)].call.ApprovalID
+		a.job.RunID = q
+		w.say("%s notes that nobody has answered %s in time", a.name, q)
+		w.command(a, func(ctx context.Context) error { _, err := c.ExpireApproval(ctx, looptest.Tenant, q); return err })
+		return
+	}
+	j := lost[i]
 	a.job.RunID = j.RunID
 	w.say("%s queues %s again", a.name, j.RunID)
 	w.command(a, func(ctx context.Context) error { _, err := c.Requeue(ctx, j, "job_lost", actor); return err })
@@ -265,7 +282,7 @@ func (w *world) sweep(wk *worker) {
 // commands are the commands of a.
 func (w *world) commands(a *actor) *loop.Commands {
 	return &loop.Commands{
-		Log: &proxy{w: w, a: a}, Agents: []string{"demo"}, Hooks: w.hooks, Asker: w.asker,
+		Log: &proxy{w: w, a: a}, Agents: []string{"demo"}, Tools: map[string][]loop.Tool{"demo": w.agents["demo"].Tools}, Hooks: w.hooks, Asker: w.asker,
 		NewID: a.newID, Now: a.now, Logger: w.logger, Random: a.random,
 	}
 }

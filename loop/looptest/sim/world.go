@@ -52,6 +52,7 @@ type world struct {
 	effects  map[string][]effect
 	modelled map[string]bool // model calls that were made
 	runEnds  map[string]int
+	expires  map[string]time.Time // the time that there is to answer questions
 	held     []*heldBack
 	applied  int
 	stats    Stats
@@ -136,7 +137,7 @@ func newWorld(src *source, m Mutation, traced bool) *world {
 	w := &world{
 		src: src, mutant: m, traced: traced, log: looptest.NewLog(), logger: slog.New(slog.DiscardHandler),
 		arrived: make(chan struct{}, 1), sessions: map[string]*session{}, effects: map[string][]effect{},
-		modelled: map[string]bool{}, runEnds: map[string]int{},
+		modelled: map[string]bool{}, runEnds: map[string]int{}, expires: map[string]time.Time{},
 	}
 	w.log.Now = w.clock
 	w.script = drawScript(src)
