@@ -69,6 +69,18 @@ const (
 // which vacuum has to keep until Verify returns. It holds one session in memory
 // at a time.
 func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
+	return verify(ctx, pool, false)
+}
+
+// VerifyStrict is [Verify], and asks the rules of package audit besides: what the
+// transition table cannot see, since it is about two events, or about an event
+// and a decision. What breaks a rule is a [Difference] with the rule in the place
+// of the column.
+func VerifyStrict(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
+	return verify(ctx, pool, true)
+}
+
+func verify(ctx context.Context, pool *pgxpool.Pool, strict bool) (Report, error) {
 	var report Report
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
@@ -79,6 +91,7 @@ func Verify(ctx context.Context, pool *pgxpool.Pool) (Report, error) {
 		if err != nil {
 			return err
 		}
+		v.strict = strict
 		after := zeroUUID
 		for {
 			ids, err := sessionIDs(ctx, tx, `SELECT id::text FROM agentd.sessions WHERE id > $1 ORDER BY id LIMIT $2`, after, verifyPage)
@@ -118,6 +131,7 @@ type verifier struct {
 	tx     pgx.Tx
 	report *Report
 	sets   hookSets
+	strict bool
 }
 
 func newVerifier(ctx context.Context, tx pgx.Tx, report *Report) (*verifier, error) {

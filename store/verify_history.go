@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/audit"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -21,6 +22,8 @@ type history struct {
 	state     loop.State
 	appendID  string // of the last event
 	ledger    *chain
+	// audit asks more of it; nil asks nothing.
+	audit *audit.Auditor
 
 	createdAt, updatedAt, deletedAt time.Time
 	runs                            map[string]*runTimes
@@ -99,14 +102,18 @@ func (h *history) add(e logged) {
 		at.Column, at.Got, at.Want = "seq", strconv.FormatInt(e.Seq, 10), strconv.FormatInt(h.state.LastSeq+1, 10)
 		h.report.add(at)
 	}
+	after := loop.Fold(h.state, e.Event)
 	if err := loop.Allows(h.state, e.Event); err != nil {
 		at.Column, at.Got, at.Want = "type", string(e.Type), "an event that is allowed here: "+err.Error()
 		h.report.add(at)
 	} else if p, err := event.Decode(e.Event); err == nil { // it is what Allows asked
 		h.note(e.Event, p)
 		h.ledger.note(h.state, e.Event, p)
+		if h.audit != nil {
+			h.audit.Note(h.state, after, e.Event, p)
+		}
 	}
-	h.state = loop.Fold(h.state, e.Event)
+	h.state = after
 	h.state.LastSeq = e.Seq
 	if e.tenantID != h.state.TenantID {
 		at.Column, at.Got, at.Want = "tenant_id", e.tenantID, h.state.TenantID
@@ -124,6 +131,24 @@ func (h *history) finish() {
 	h.ledger.finish(h.state)
 	h.finishApprovals()
 	h.finishQueue()
+	h.finishAudit()
+}
+
+// WantRule is what is wanted in the place of what breaks a rule.
+const WantRule = "a log that keeps to this rule"
+
+// finishAudit reports what breaks a rule.
+func (h *history) finishAudit() {
+	if h.audit == nil {
+		return
+	}
+	for _, v := range h.audit.Finish(h.state) {
+		at := Difference{Table: "events", Row: h.sessionID + "/" + strconv.FormatInt(v.Seq, 10), Column: string(v.Rule), Got: v.Problem, Want: WantRule}
+		if v.LedgerSeq > 0 {
+			at.Table, at.Row = "hook_decisions", h.ledger.key(v.LedgerSeq)
+		}
+		h.report.add(at)
+	}
 }
 
 // mayMissDeltas says that deltas could stand here, and so may have been

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/audit"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -63,6 +64,8 @@ type chain struct {
 	answers map[asked][]given
 	// started are the starts of the append that is being read.
 	started []start
+	// decided is told of each row; nil is not.
+	decided func(audit.Decision)
 }
 
 // asked is a position at a gate of tools.
@@ -138,6 +141,12 @@ func (c *chain) add(l *decisionLine) error {
 		c.report.add(Difference{
 			Table: "hook_decisions", Row: key, Column: "event_seq",
 			Got: strconv.FormatInt(eventSeq, 10), Want: "at least " + strconv.FormatInt(before, 10),
+		})
+	}
+	if c.decided != nil {
+		c.decided(audit.Decision{
+			ID: orZero(l.DecisionID), RunID: orZero(l.RunID), WorkerID: orZero(l.WorkerID), Epoch: orZero(l.Epoch),
+			LedgerSeq: l.LedgerSeq, EventSeq: eventSeq,
 		})
 	}
 	c.hashes[l.LedgerSeq], c.eventSeqs[l.LedgerSeq] = c.links.hash, eventSeq

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/loop/audit"
 )
 
 // utc is the one way in which Verify writes a time.
@@ -53,6 +54,10 @@ type table map[string]columns
 
 func (v *verifier) session(ctx context.Context, id string) error {
 	h := newHistory(id, v.report, v.sets)
+	if v.strict {
+		h.audit = audit.New()
+		h.ledger.decided = h.audit.Decided
+	}
 	// The ledger first: what was started is compared with what was decided.
 	if err := h.ledger.read(ctx, v.tx); err != nil {
 		return err

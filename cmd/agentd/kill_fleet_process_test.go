@@ -173,7 +173,7 @@ func (f *fleet) awaitEnd(t *testing.T, run string) (status string) {
 // verify is what a person does who does not trust any of this.
 func (f *fleet) verify(t *testing.T) {
 	t.Helper()
-	code, out, said := runAgentd(t, options{env: f.env}, "verify")
+	code, out, said := runAgentd(t, options{env: f.env}, "verify", "--strict")
 	if code != 0 || !strings.Contains(out, " 0 differences") {
 		t.Errorf("verify: exit code %d, printed %q, said %q", code, out, said)
 	}

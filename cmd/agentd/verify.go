@@ -12,12 +12,18 @@ import (
 
 type verifyCmd struct {
 	databaseFlags
+
+	Strict bool `help:"Ask of each log, besides, what the transition table cannot see: who wrote what under which lease, what was joined, run and answered, and whether decisions stand with their effects."`
 }
 
 // Run compares the log of every session with the tables.
 func (cmd verifyCmd) Run(ctx context.Context, streams *std) error {
 	return cmd.withDatabase(ctx, func(ctx context.Context, pool *pgxpool.Pool) error {
-		report, err := store.Verify(ctx, pool)
+		verify := store.Verify
+		if cmd.Strict {
+			verify = store.VerifyStrict
+		}
+		report, err := verify(ctx, pool)
 		if err != nil {
 			return err
 		}

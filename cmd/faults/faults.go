@@ -148,7 +148,7 @@ func (s *settings) examine(ctx context.Context, f *fleet, l *load, model *provid
 			x.add(invalidRequests, "", "%v\n%s", r, r.Request.Body)
 		}
 	}
-	x.tool(ctx, mismatches, s.Agentd, f.postgres.url, "verify")
+	x.tool(ctx, mismatches, s.Agentd, f.postgres.url, "verify", "--strict")
 	x.tool(ctx, brokenChains, s.Agentd, f.postgres.url, "ledger", "verify", "--all")
 	x.tell(ctx, f.dir)
 	return &report{settings: *s, examination: x, faults: f.count}, nil

@@ -3,8 +3,11 @@ package storetest
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/seed-2ca4966b/agentd/store"
 )
 
 func TestRequireToolCalls(t *testing.T) {
@@ -43,5 +46,20 @@ func TestRunFailsWhenAnythingIsWrong(t *testing.T) {
 		if code := finish(test.tests(), &said, seen{}, test.check); code != test.code || !strings.Contains(said.String(), test.said) {
 			t.Errorf("%s: code %d, want %d; said %q", name, code, test.code, said.String())
 		}
+	}
+}
+
+func TestWhatATestWroteByHandBreaksNoRule(t *testing.T) {
+	t.Parallel()
+	d := func(row, column, want string) store.Difference {
+		return store.Difference{Table: "events", Row: row, Column: column, Want: want}
+	}
+	all := []store.Difference{
+		d("a/1", "lease", store.WantRule), d("a/2", "answer", store.WantRule), d("a/3", "seq", "3"),
+		d("b/2", "answer", store.WantRule),
+	}
+	got := honest(slices.Clone(all))
+	if !slices.Equal(got, all[2:]) {
+		t.Errorf("%v; want what the tables say of a, and what breaks a rule in b", got)
 	}
 }

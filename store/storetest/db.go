@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-2ca4966b/agentd/loop/audit"
 	"github.com/seed-2ca4966b/agentd/store"
 )
 
@@ -100,15 +102,33 @@ func (db *DB) end(t testing.TB, o options) {
 
 // verify folds the log of every session and compares.
 func (db *DB) verify(ctx context.Context, t testing.TB) {
-	report, err := store.Verify(ctx, db.Pool)
+	report, err := store.VerifyStrict(ctx, db.Pool)
 	if err != nil {
 		t.Errorf("storetest: %v", err)
 	}
-	for _, d := range report.Differences {
+	for _, d := range honest(report.Differences) {
 		t.Errorf("storetest: %s is not what its log says: %v", db.Name, d)
 	}
 	shared.databases.Add(1)
 	shared.toolCalls.Add(report.ToolCalls)
+}
+
+// honest leaves out what breaks a rule in a session to which a test has written
+// events by its own hand, as no worker does: that is known, and asks for nothing.
+func honest(all []store.Difference) []store.Difference {
+	byHand := map[string]bool{}
+	for _, d := range all {
+		if d.Column == string(audit.RuleLease) && d.Want == store.WantRule {
+			byHand[session(d)] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(d store.Difference) bool { return d.Want == store.WantRule && byHand[session(d)] })
+}
+
+// session is that of an event or of a decision.
+func session(d store.Difference) string {
+	id, _, _ := strings.Cut(d.Row, "/")
+	return id
 }
 
 // SetClock stops the database's clock at a time. The hosts' clocks, which
