@@ -311,8 +311,9 @@ func TestCancelOfAWaitingRunClosesItsApprovals(t *testing.T) {
 	goesOn(t, a.Bench, a.job.SessionID)
 }
 
-// TestDecideRacesCancel: there is never an open approval under an ended run, and
-// what was approved runs at most once.
+// TestDecideRacesCancel: there is never an open approval under an ended run, what
+// was approved runs at most once and what was not never, and the session takes the
+// next message.
 func TestDecideRacesCancel(t *testing.T) {
 	t.Parallel()
 	outcomes := map[loop.RunStatus]int{}
@@ -351,7 +352,16 @@ func TestDecideRacesCancel(t *testing.T) {
 		ended := terminal(t, a.Bench, a.job)
 		stop()
 		all.Wait()
-		checked(t, a.Bench, a.job.SessionID)
+		events, _ := checked(t, a.Bench, a.job.SessionID)
+		names := map[string]string{}
+		for _, p := range payloads[event.ApprovalRequested](t, events) {
+			names[p.ApprovalID] = p.Name
+		}
+		for _, p := range payloads[event.ApprovalDecided](t, events) {
+			if p.Decision != event.DecisionApproved && slices.Contains(a.sorted(), names[p.ApprovalID]+" {}") {
+				t.Errorf("%s is %s and ran", names[p.ApprovalID], p.Decision)
+			}
+		}
 		if open := openApprovals(t, a.Bench, a.job); len(open) != 0 {
 			t.Fatalf("run %s has the open approvals %v", ended.Status, open)
 		}
@@ -359,6 +369,7 @@ func TestDecideRacesCancel(t *testing.T) {
 			t.Fatalf("ran %q", got)
 		}
 		outcomes[ended.Status]++
+		goesOn(t, a.Bench, a.job.SessionID)
 	}
 	t.Logf("ended %v", outcomes)
 }

@@ -86,3 +86,20 @@ func TestMayDecide(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEmptyListOfApproversIsNobody: also once it has been stored.
+func TestAnEmptyListOfApproversIsNobody(t *testing.T) {
+	t.Parallel()
+	a := newAskingRun(t, hooks.Hooks{})
+	agent := a.Engine.Agents["demo"]
+	agent.Approvers = []string{}
+	a.Engine.Agents["demo"] = agent
+	a.Advance(t, a.job)
+	for _, id := range openApprovals(t, a.Bench, a.job) {
+		_, err := a.Commands.DecideApproval(t.Context(), loop.DecideApproval{TenantID: looptest.Tenant, ApprovalID: id, Approve: true, Actor: looptest.Tester})
+		if !errors.Is(err, loop.ErrNotApprover) {
+			t.Errorf("got %v; want that it is for others", err)
+		}
+	}
+	a.waits(t, 2)
+}

@@ -56,9 +56,10 @@ type Holder struct {
 
 // Advance claims the run that j names and takes it as far as it goes: to its
 // end, or until h hands it back. It returns nil if there is nothing to do (a
-// stale ticket, a run that somebody else took), and [ErrLeaseLost] if the run
-// was taken away, and [ErrPaused] or [ErrCrowded] for a job that may not claim now. A run whose stored state is broken ends. When ctx ends it stops at once and writes nothing more; the
-// lease is then left to expire.
+// stale ticket, a run that somebody else took), [ErrLeaseLost] if the run was
+// taken away, and [ErrPaused] or [ErrCrowded] for a job that may not claim now. A
+// run whose stored state is broken ends. When ctx ends it stops at once and
+// writes nothing more; the lease is then left to expire.
 func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	wake, unwatch := e.Log.Watch(j.SessionID)
 	defer unwatch()

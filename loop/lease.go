@@ -30,8 +30,8 @@ type Release struct {
 // ReleaseDead appends run.released for a run that a dead worker holds. That
 // raises the epoch, so the worker, should it still be alive, writes nothing
 // more. A run that was asked to stop ends here, and so does one whose stored
-// state is broken. The first time another is queued
-// at once; then it waits longer each time, and after five it fails as poisoned. It returns false if there was
+// state is broken. The first time another is queued at once; then it waits longer
+// each time, and after five it fails as poisoned. It returns false if there was
 // nothing to release.
 func (c *Commands) ReleaseDead(ctx context.Context, cmd Release) (bool, error) {
 	return c.replan(ctx, cmd.TenantID, cmd.SessionID, cmd.RunID, cmd.Actor, func(d *draft, r Run) bool {

@@ -266,3 +266,22 @@ func TestSchemaRefusesWhatAWaitingRunCannotBe(t *testing.T) {
 		}
 	}
 }
+
+// TestAnEmptyListOfApproversStaysOne: it is nobody, and NULL is everybody.
+func TestAnEmptyListOfApproversStaysOne(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	b := looptest.NewBench(s, looptest.Answers(
+		looptest.Answer(looptest.ToolCall("x", "pay", `{}`), looptest.Finish(stream.FinishToolCalls)),
+	), looptest.Says("pay", "paid"))
+	agent := b.Engine.Agents["demo"]
+	agent.Permissions, agent.Approvers = []loop.Permission{{Tools: "*", Mode: loop.PermissionAsk}}, []string{}
+	b.Engine.Agents["demo"] = agent
+	j := b.Start(t, b.Session(t), "go")
+	b.Advance(t, j)
+	list, err := s.ListApprovals(limit(t), looptest.Tenant, loop.ApprovalFilter{RunID: j.RunID}, loop.Page{})
+	if err != nil || len(list) != 1 || list[0].Approvers == nil || loop.MayDecide(list[0].Approvers, looptest.Tester) {
+		t.Errorf("got %+v, %v; want one that is for nobody", list, err)
+	}
+}

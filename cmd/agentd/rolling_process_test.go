@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -212,7 +211,7 @@ func TestARollingRestartUnderLoad(t *testing.T) {
 				}
 			}
 			statuses := scalar[string](t, d.db, `SELECT string_agg(DISTINCT status, ' ') FROM agentd.runs`)
-			if statuses != "completed" || strings.Contains(statuses, "failed") {
+			if statuses != "completed" {
 				t.Errorf("runs are %s, want all completed", statuses)
 			}
 			d.verify(t)

@@ -135,8 +135,8 @@ type ApprovalRequested struct {
 	// have made the present ones of them.
 	ChangedFrom *string `json:"changed_from,omitempty"`
 	// Approvers are globs in the syntax of [path.Match]: only an actor whose id
-	// one of them fits may answer. Nil is everybody.
-	Approvers []string `json:"approvers,omitempty"`
+	// one of them fits may answer, so that an empty list is nobody. Nil is everybody.
+	Approvers []string `json:"approvers,omitzero"`
 	// TimeoutMS is how long there is time to answer, counted by the log's clock
 	// from the append that has the event; 0 is for ever.
 	TimeoutMS int64 `json:"timeout_ms,omitempty"`
