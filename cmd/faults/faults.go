@@ -57,7 +57,7 @@ func (s *settings) run(ctx context.Context, stdout, stderr io.Writer) (err error
 		return err
 	}
 	fmt.Fprintf(stderr, "seed %d, %d faults in %s, everything is in %s\n", s.Seed, len(faults), s.Duration, dir)
-	x, err := s.attempt(ctx, faults, dir, stderr)
+	x, err := s.attempt(ctx, faults, dir)
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.Join(ctx.Err(), os.RemoveAll(dir))
@@ -89,14 +89,15 @@ func (s *settings) directory() (string, error) {
 }
 
 // attempt lets everything happen, and looks at what is left.
-func (s *settings) attempt(ctx context.Context, faults []fault, dir string, stderr io.Writer) (_ *report, err error) {
+func (s *settings) attempt(ctx context.Context, faults []fault, dir string) (_ *report, err error) {
 	database, err := startPostgres(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, database.stop()) }()
-	model := newProvider(stderr)
-	defer model.close()
+	var hall stage
+	defer hall.end()
+	model := newProvider(&hall)
 	f, err := newFleet(ctx, *s, dir, database, model.URL)
 	if err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (s *settings) attempt(ctx context.Context, faults []fault, dir string, stde
 }
 
 // examine looks at everything once nobody does anything any more.
-func (s *settings) examine(ctx context.Context, f *fleet, l *load, model *provider) (_ *report, err error) {
+func (s *settings) examine(ctx context.Context, f *fleet, l *load, model provider) (_ *report, err error) {
 	effects, err := readEffects(f.dir)
 	if err != nil {
 		return nil, err

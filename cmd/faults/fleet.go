@@ -8,11 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/cmd/proc"
-	"github.com/seed-2ca4966b/agentd/store/pgproxy"
+	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
 const (
@@ -26,6 +27,7 @@ type fleet struct {
 	settings settings
 	dir      string
 	postgres *postgres
+	stage    stage
 	slots    []*slot
 
 	mu    sync.Mutex
@@ -50,7 +52,7 @@ type slot struct {
 	args   []string
 	env    []string
 	listen string // of an API, "" for a worker
-	proxy  *pgproxy.Proxy
+	line   *storetest.Line
 	log    *os.File
 
 	// acting is held while the process is started or ended.
@@ -69,6 +71,17 @@ func (s *slot) set(p *proc.Process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now = p
+}
+
+// atCommit is what becomes of the next COMMIT of the process, and of no other.
+func (s *slot) atCommit(fault storetest.Fault) {
+	var done atomic.Bool
+	s.line.Faults(func(request []byte) storetest.Fault {
+		if !storetest.IsCommit(request) || done.Swap(true) {
+			return storetest.Fault{}
+		}
+		return fault
+	})
 }
 
 // newFleet starts all processes.
@@ -109,13 +122,9 @@ func (f *fleet) newSlot(i int, providerURL string) (*slot, error) {
 	if s.log, err = os.Create(filepath.Join(f.dir, s.name+".log")); err != nil {
 		return nil, err
 	}
-	proxy, url, err := pgproxy.New(f.postgres.url)
-	if err != nil {
-		return nil, errors.Join(err, s.log.Close())
-	}
-	s.proxy = proxy
+	s.line = storetest.NewLine(&f.stage, f.postgres.url)
 	s.env = []string{
-		"AGENTD_DATABASE_URL=" + url, "AGENTD_LISTEN=" + listen, "AGENTD_EFFECTS=" + effectsPath(f.dir),
+		"AGENTD_DATABASE_URL=" + s.line.URL, "AGENTD_LISTEN=" + listen, "AGENTD_EFFECTS=" + effectsPath(f.dir),
 		"OPENAI_BASE_URL=" + providerURL, "OPENAI_API_KEY=none", "OPENAI_MODEL=fake",
 		"AGENTD_TOOL_PERMISSIONS=pay=ask", "AGENTD_DENY_TOOLS=denied", "AGENTD_MAX_INPUT_BYTES=10000", "AGENTD_GRACE=3s",
 	}
@@ -180,14 +189,15 @@ func (f *fleet) act(ctx context.Context, next fault) error {
 	f.counted(next.kind)
 	switch next.kind {
 	case cut:
-		s.proxy.Cut()
+		s.line.Cut()
+		s.line.Mend()
 	case loseCommit:
-		s.proxy.LoseCommit()
+		s.atCommit(storetest.Fault{LoseRequest: true})
 	case loseAnswer:
-		s.proxy.LoseAnswer()
+		s.atCommit(storetest.Fault{LoseReply: true})
 	case silence:
-		s.proxy.Silence()
-		defer s.proxy.Speak()
+		s.line.Hang()
+		defer s.line.Speak()
 		return pause(ctx, next.lasts)
 	case freeze:
 		f.died(p, next)
@@ -266,7 +276,7 @@ func (f *fleet) stop() {
 		if p := s.process(); p != nil {
 			p.Kill()
 		}
-		s.proxy.Close()
 		_ = s.log.Close() // it was written for people, and nobody reads it yet
 	}
+	f.stage.end()
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"regexp"
 	"strconv"
@@ -14,35 +13,12 @@ import (
 
 // provider is a fake provider that outlives everything that is killed. It speaks
 // the bytes of Chat Completions and refuses what a strict one refuses.
-type provider struct {
-	*openaitest.Provider
-	host *providerHost
-}
+type provider struct{ *openaitest.Provider }
 
-// providerHost is what a test is to it.
-type providerHost struct {
-	stderr   io.Writer
-	cleanups []func()
-}
-
-func (h *providerHost) Helper() {}
-func (h *providerHost) Errorf(format string, args ...any) {
-	fmt.Fprintf(h.stderr, format+"\n", args...)
-}
-func (h *providerHost) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
-func (h *providerHost) Cleanup(f func())                  { h.cleanups = append(h.cleanups, f) }
-
-func newProvider(stderr io.Writer) *provider {
-	h := &providerHost{stderr: stderr}
-	p := &provider{Provider: openaitest.Config{MayRefuse: true}.New(h), host: h}
+func newProvider(s *stage) provider {
+	p := openaitest.Config{MayRefuse: true}.New(s)
 	p.Respond(answer)
-	return p
-}
-
-func (p *provider) close() {
-	for _, f := range p.host.cleanups {
-		f()
-	}
+	return provider{p}
 }
 
 const (

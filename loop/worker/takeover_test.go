@@ -147,7 +147,7 @@ func TestAStopWithoutTimeLeavesRunsToOthersAtOnce(t *testing.T) {
 func TestAWorkerThatIsCutOffLosesItsRuns(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	pool, line := throughProxy(t, db.URL)
+	pool, line := throughLine(t, db.URL)
 	g := newGate()
 	cutOff, err := open(t.Context(), pool, callsTool("hold"), looptest.Tool{Name: "hold", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
 		return loop.ToolOutput{Content: "too late"}, g.pass(ctx)
@@ -162,11 +162,11 @@ func TestAWorkerThatIsCutOffLosesItsRuns(t *testing.T) {
 	id := loser.ID()
 	j := other.Start(t, other.Session(t), "hello")
 	g.await(t)
-	line.cut()
+	line.Cut()
 	other.work(t, short)
 	checkEnd(t, other, j)
 	head := len(other.Events(t, j.SessionID))
-	line.mend()
+	line.Mend()
 	eventually(t, "the loser begins anew", func() bool { return loser.ID() != "" && loser.ID() != id })
 	if got := len(other.Events(t, j.SessionID)); got != head {
 		t.Errorf("%d events were written after the end", got-head)
@@ -177,11 +177,11 @@ func TestAnOutageKillsNobody(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	const workers = 3
-	var lines []*proxy
+	var lines []*storetest.Line
 	var all []*worker.Worker
 	var p *process
 	for range workers {
-		pool, line := throughProxy(t, db.URL)
+		pool, line := throughLine(t, db.URL)
 		q, err := open(t.Context(), pool, callsTool("look"), looptest.Says("look", "seen"))
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestAnOutageKillsNobody(t *testing.T) {
 // that holds a run of which the tool waits at the gate.
 type behindProxy struct {
 	*process
-	line   *proxy
+	line   *storetest.Line
 	worker *worker.Worker
 	id     string // of the worker
 	gate   gate
@@ -230,7 +230,7 @@ type behindProxy struct {
 
 func setupBehindProxy(t *testing.T, db *storetest.DB, observer *process) *behindProxy {
 	t.Helper()
-	pool, line := throughProxy(t, db.URL)
+	pool, line := throughLine(t, db.URL)
 	g := newGate()
 	p, err := open(t.Context(), pool, callsTool("hold"), looptest.Tool{Name: "hold", Idempotent: true, Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) {
 		return loop.ToolOutput{}, g.pass(ctx)
@@ -253,13 +253,13 @@ func TestAWorkerSurvivesAnOutageThatIsLongerThanItsLease(t *testing.T) {
 	db := storetest.New(t)
 	observer := setup(t, db, callsTool("hold"))
 	p := setupBehindProxy(t, db, observer)
-	p.line.cut()
+	p.line.Cut()
 	p.heard.await(t, "worker cannot begin anew yet")
 	if id := p.worker.ID(); id != "" {
 		t.Errorf("the worker takes jobs as %q", id)
 	}
 	close(p.gate.open)
-	p.line.mend()
+	p.line.Mend()
 	checkEnd(t, observer, p.job)
 	if got := p.worker.ID(); got == "" || got == p.id {
 		t.Errorf("worker is %q, want a fresh id", got)
@@ -280,14 +280,14 @@ func TestAStopDuringAnOutage(t *testing.T) {
 			db := storetest.New(t)
 			observer := setup(t, db, callsTool("hold"), looptest.Says("hold", "held"))
 			p := setupBehindProxy(t, db, observer)
-			p.line.cut()
+			p.line.Cut()
 			p.heard.await(t, test.after)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			if err := p.worker.Stop(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("stop: %v", err)
 			}
-			p.line.mend()
+			p.line.Mend()
 			observer.work(t, short)
 			checkEnd(t, observer, p.job)
 			if !scalar[bool](t, db, `SELECT dead_at IS NOT NULL FROM agentd.workers WHERE id = $1`, p.id) {

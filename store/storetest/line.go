@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 )
 
@@ -43,8 +42,16 @@ type Fault struct {
 	Fatal bool
 }
 
+// T is what a line needs of its test, which is a [testing.TB] or a program that
+// stands in for one.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(func())
+}
+
 // NewLine returns a line to the database of a URL.
-func NewLine(t testing.TB, databaseURL string) *Line {
+func NewLine(t T, databaseURL string) *Line {
 	t.Helper()
 	u, err := url.Parse(databaseURL)
 	if err != nil {
