@@ -194,13 +194,13 @@ func TestAnOutageKillsNobody(t *testing.T) {
 		ids = append(ids, w.ID())
 	}
 	for _, l := range lines {
-		l.cut()
+		l.Cut()
 	}
 	eventually(t, "every lease has run out", func() bool {
 		return scalar[bool](t, db, `SELECT bool_and(alive_until < agentd.clock()) FROM agentd.workers`)
 	})
 	for _, l := range lines {
-		l.mend()
+		l.Mend()
 	}
 	eventually(t, "every worker may declare others dead again", func() bool {
 		return scalar[bool](t, db, `SELECT bool_and(connected_since < agentd.clock() - interval '2500 ms') FROM agentd.workers`)
