@@ -45,8 +45,11 @@ type Fault struct {
 // T is what a line needs of its test, which is a [testing.TB] or a program that
 // stands in for one.
 type T interface {
+	// Helper marks the caller as one that lines of a log are not about.
 	Helper()
+	// Fatal ends the test, which has failed.
 	Fatal(args ...any)
+	// Cleanup has a function called when the test ends.
 	Cleanup(func())
 }
 

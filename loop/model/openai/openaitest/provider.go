@@ -24,9 +24,13 @@ type Config struct {
 // T is what a provider needs of its test, which is a [testing.TB] or a program
 // that stands in for one.
 type T interface {
+	// Helper marks the caller as one that lines of a log are not about.
 	Helper()
+	// Errorf says that the test has failed, which goes on.
 	Errorf(format string, args ...any)
+	// Fatalf ends the test, which has failed.
 	Fatalf(format string, args ...any)
+	// Cleanup has a function called when the test ends.
 	Cleanup(func())
 }
 
