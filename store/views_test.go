@@ -247,6 +247,11 @@ func TestStuckSaysWhy(t *testing.T) {
 			t.Helper()
 			die(t, s, 3)
 		}, time.Minute, []string{"queued|poisoned_soon|3 workers in a row died over it; at 5 it fails as poisoned"}},
+		"QueuedAfterThreeDeathsAndKeptApartEverSince": {func(t *testing.T, db *storetest.DB, s *store.Store) {
+			t.Helper()
+			die(t, s, 3)
+			crowded(t, db, s, time.Now().Add(55*time.Second))
+		}, time.Minute, []string{"queued|poisoned_soon|3 workers in a row died over it; at 5 it fails as poisoned"}},
 		"RunningOnAWorkerThatIsNotThere": {func(t *testing.T, _ *storetest.DB, s *store.Store) {
 			t.Helper()
 			started(t, s)
@@ -294,6 +299,16 @@ func die(t *testing.T, s *store.Store, deaths int64) {
 		}
 		mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, events...))
 	}
+}
+
+// crowded queues the one run again, which another one over which workers have died
+// keeps out.
+func crowded(t *testing.T, db *storetest.DB, s *store.Store, at time.Time) {
+	t.Helper()
+	id, runID, _ := strings.Cut(lines(t, db, `SELECT session_id::text, id::text FROM agentd.runs`)[0], "|")
+	e := encode(t, id, runID, 0, event.RunQueued{Ticket: 5, Cause: "crowded"})
+	e.At = at.UTC().Truncate(time.Microsecond)
+	mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, e))
 }
 
 func queued(t *testing.T, _ *storetest.DB, s *store.Store) {
