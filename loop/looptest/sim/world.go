@@ -54,7 +54,7 @@ type world struct {
 	runEnds  map[string]int
 	expires  map[string]time.Time // the time that there is to answer questions
 	held     []*heldBack
-	applied  int
+	sweeps   int
 	stats    Stats
 }
 
