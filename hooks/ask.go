@@ -71,11 +71,12 @@ func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In
 	}
 	p.Gate = in.gate()
 	about := in.about()
-	chain := slices.DeleteFunc(chainOf(f), func(h hook[In, Out]) bool { return !h.Only.covers(about) })
+	chain := slices.DeleteFunc(chainOf(f), func(h *hook[In, Out]) bool { return !h.Only.covers(about) })
 	if len(chain) == 0 {
 		return v, nil, nil
 	}
 	s := asking[In, Out]{asker: a, position: p, check: check, rules: rulesOf[p.Gate], length: len(chain), verdict: v}
+	s.decisions = make([]Decision, 0, len(chain))
 	s.encoded = encode(in)
 	for i, h := range chain {
 		if err := s.ask(ctx, i+1, h); err != nil {
@@ -113,7 +114,7 @@ type taken struct {
 	own bool
 }
 
-func (s *asking[In, Out]) ask(ctx context.Context, index int, h hook[In, Out]) error {
+func (s *asking[In, Out]) ask(ctx context.Context, index int, h *hook[In, Out]) error {
 	if ctx.Err() != nil {
 		return ended(ctx)
 	}

@@ -75,7 +75,7 @@ type called[Out any] struct {
 
 // call calls h in a goroutine of its own and waits no longer than its limit.
 // If ctx ended by then, what it returns means nothing.
-func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h hook[In, Out], in In) (out Out, queue time.Duration, err error) {
+func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[In, Out], in In) (out Out, queue time.Duration, err error) {
 	key := leftKey{gate: h.Gate, id: h.ID}
 	if n := a.hanging(key); n >= maxLeft {
 		return out, 0, failf(OutcomeUnavailable, "%d calls of the hook hang", n)

@@ -20,7 +20,7 @@ var ours sync.Map // of uintptr
 
 // collector gathers the hooks of a chain in registration order.
 type collector[In, Out any] struct {
-	hooks []hook[In, Out]
+	hooks []*hook[In, Out]
 }
 
 type collectorKey struct{}
@@ -43,7 +43,7 @@ func wrap[In Input[In, Out], Out Result](list func(*collector[In, Out])) Func[In
 
 func codeOf(f any) uintptr { return reflect.ValueOf(f).Pointer() }
 
-func (c *collector[In, Out]) add(h hook[In, Out]) { c.hooks = append(c.hooks, h) }
+func (c *collector[In, Out]) add(h *hook[In, Out]) { c.hooks = append(c.hooks, h) }
 
 // collect adds what is behind f; a func of somebody else is one hook without
 // a name.
@@ -59,16 +59,17 @@ func collect[In Input[In, Out], Out Result](c *collector[In, Out], f Func[In, Ou
 // chainOf lists the hooks behind f in the order in which they are asked: by
 // phase, then as registered. One without a name is called by its place in the
 // order of registration.
-func chainOf[In Input[In, Out], Out Result](f Func[In, Out]) []hook[In, Out] {
+func chainOf[In Input[In, Out], Out Result](f Func[In, Out]) []*hook[In, Out] {
 	if f == nil {
 		return nil
 	}
 	var c collector[In, Out]
 	collect(&c, f)
-	chain := make([]hook[In, Out], 0, len(c.hooks))
+	chain := make([]*hook[In, Out], 0, len(c.hooks))
 	for _, p := range []Phase{PhaseMutate, PhaseValidate} {
 		for i, h := range c.hooks {
 			if h.ID == "" {
+				h = &hook[In, Out]{Registration: h.Registration, call: h.call}
 				h.ID = "anonymous/" + strconv.Itoa(i+1)
 			}
 			if h.Phase == p {

@@ -124,13 +124,13 @@ func Named[In Input[In, Out], Out Result](id, version string, f Func[In, Out], o
 	return wrap(func(c *collector[In, Out]) { c.add(h) })
 }
 
-// hook is one registered function.
+// hook is one registered function. It is never changed once it is made.
 type hook[In, Out any] struct {
 	Registration
 	call Func[In, Out]
 }
 
-func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out], opts []Option) hook[In, Out] {
+func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out], opts []Option) *hook[In, Out] {
 	var zero In
 	r := Registration{
 		Gate: zero.gate(), ID: cleanText(id), Version: cleanText(version),
@@ -150,7 +150,7 @@ func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out]
 	if r.ReplyLimit <= 0 {
 		r.ReplyLimit = rulesOf[r.Gate].replyLimit
 	}
-	return hook[In, Out]{Registration: r, call: f}
+	return &hook[In, Out]{Registration: r, call: f}
 }
 
 // Compose joins hooks of one gate in argument order. Nil arguments are left

@@ -19,11 +19,8 @@ type Error struct {
 
 // Error returns FILE:LINE:COLUMN: text.
 func (e *Error) Error() string {
-	switch {
-	case e.Line == 0:
+	if e.Line == 0 {
 		return e.File + ": " + e.Text
-	case e.Column == 0:
-		return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Text)
 	}
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -46,6 +45,9 @@ func (v value) isNull() bool { return v.raw == "null" }
 func (v value) text() (s string, ok bool) {
 	if !strings.HasPrefix(v.raw, `"`) {
 		return "", false
+	}
+	if inner := v.raw[1 : len(v.raw)-1]; strings.IndexByte(inner, '\\') < 0 {
+		return inner, true
 	}
 	err := json.Unmarshal([]byte(v.raw), &s)
 	return s, err == nil
@@ -108,83 +110,97 @@ func decode(text string) (value, error) {
 	if !utf8.ValidString(text) {
 		return value{}, errNotUTF8
 	}
-	d := &decoder{Decoder: json.NewDecoder(strings.NewReader(text)), text: text, left: maxJSONValues}
-	d.UseNumber()
-	v, err := d.next(0)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
+	var raw json.RawMessage
+	if err := json.Unmarshal([]byte(text), &raw); err != nil {
 		return value{}, fmt.Errorf("not JSON: %w", err)
 	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return value{}, errors.New("not JSON: something follows it")
-	}
-	return v, nil
+	s := scanner{text: text, left: maxJSONValues}
+	return s.next(0)
 }
 
-type decoder struct {
-	*json.Decoder
+// scanner takes valid JSON apart.
+type scanner struct {
 	text string
+	at   int
 	// left is how many values may follow.
 	left int
 }
 
-func (d *decoder) next(depth int) (value, error) {
+// skip goes on to what is neither white space nor between values.
+func (s *scanner) skip() byte {
+	for s.at < len(s.text) && strings.IndexByte(" \t\r\n,:", s.text[s.at]) >= 0 {
+		s.at++
+	}
+	return s.text[s.at]
+}
+
+func (s *scanner) next(depth int) (value, error) {
 	if depth > maxJSONNesting {
 		return value{}, errDeep
 	}
-	if d.left--; d.left < 0 {
+	if s.left--; s.left < 0 {
 		return value{}, errMany
 	}
-	begin := d.InputOffset()
-	token, err := d.Token()
-	if err != nil {
-		return value{}, err
+	switch s.skip() {
+	case '[':
+		return s.array(depth)
+	case '{':
+		return s.object(depth)
+	case '"':
+		return value{raw: s.quoted()}, nil
 	}
-	switch token {
-	case json.Delim('['):
-		return d.array(depth)
-	case json.Delim('{'):
-		return d.object(depth)
+	begin := s.at
+	for s.at < len(s.text) && strings.IndexByte(" \t\r\n,:]}", s.text[s.at]) < 0 {
+		s.at++
 	}
-	return value{raw: strings.TrimLeft(d.text[begin:d.InputOffset()], " \t\r\n,:")}, nil
+	return value{raw: s.text[begin:s.at]}, nil
 }
 
-func (d *decoder) array(depth int) (value, error) {
+// quoted is the text that begins here, with its quotes.
+func (s *scanner) quoted() string {
+	begin := s.at
+	for s.at++; s.text[s.at] != '"'; s.at++ {
+		if s.text[s.at] == '\\' {
+			s.at++
+		}
+	}
+	s.at++
+	return s.text[begin:s.at]
+}
+
+func (s *scanner) array(depth int) (value, error) {
 	v := value{isArray: true}
-	for d.More() {
-		e, err := d.next(depth + 1)
+	for s.at++; s.skip() != ']'; {
+		e, err := s.next(depth + 1)
 		if err != nil {
 			return value{}, err
 		}
 		v.array = append(v.array, e)
 	}
-	_, err := d.Token()
-	return v, err
+	s.at++
+	return v, nil
 }
 
-func (d *decoder) object(depth int) (value, error) {
+func (s *scanner) object(depth int) (value, error) {
 	o := &object{}
-	seen := map[string]bool{}
-	for d.More() {
-		token, err := d.Token()
-		if err != nil {
-			return value{}, err
+	var seen map[string]bool
+	for s.at++; s.skip() != '}'; {
+		name, _ := value{raw: s.quoted()}.text()
+		if seen == nil {
+			seen = map[string]bool{}
 		}
-		name, _ := token.(string)
 		if seen[name] {
 			return value{}, fmt.Errorf("the member %q stands twice", cut(name, maxIDBytes))
 		}
 		seen[name] = true
-		v, err := d.next(depth + 1)
+		v, err := s.next(depth + 1)
 		if err != nil {
 			return value{}, err
 		}
 		o.members = append(o.members, member{name, v})
 	}
-	_, err := d.Token()
-	return value{object: o}, err
+	s.at++
+	return value{object: o}, nil
 }
 
 // merge is target after a merge patch (RFC 7396). What the patch does not name

@@ -227,7 +227,7 @@ func (sizes) EstimateSize(n cost.AstNode) *cost.SizeEstimate {
 		most = usualText
 	case types.ListKind:
 		most = usualList
-	case types.MapKind:
+	case types.MapKind, types.StructKind:
 		most = usualMap
 	case types.DynKind:
 		most = usualJSON
