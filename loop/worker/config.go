@@ -100,7 +100,9 @@ type Config struct {
 	MaxWorkers int
 	// Heartbeat is the time between two heartbeats, 0 for 1 s. It is also how
 	// long a cancel takes to arrive when notifications do not, and a pause or a
-	// drain always.
+	// drain always. All workers on a database should have the same: one with a
+	// shorter one takes runs that are to stop away from those that have not heard
+	// of it yet.
 	Heartbeat time.Duration
 	// Lease is how long after a heartbeat others may not take the runs away,
 	// 0 for 3 s. All workers on a database should have the same.
