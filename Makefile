@@ -55,11 +55,11 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
-FULL_SIZE := $(FULL_SIZE)|TestLogConformanceBehindAPooler|TestRunsOutliveTheEndOfAnyConnection|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded
+FULL_SIZE := $(FULL_SIZE)|TestLogConformanceBehindAPooler|TestRunsOutliveTheEndOfAnyConnection|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded|TestABuildThatIsBrokenIsCaught
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd ./store ./hooks/rules
+	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=$(TEST_TIMEOUT) -run '$(FULL_SIZE)' -v ./cmd/agentd ./cmd/faults ./store ./hooks/rules
 
 SCHEDULES ?= 2000
 SEED ?= 1
