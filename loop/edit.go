@@ -41,12 +41,13 @@ func (c *Commands) checkEdit(agent string, call Call, arguments string) error {
 }
 
 // noted is a result of c as the model is told it: the call in its history has
-// the arguments that it wrote, so that they were others is said here.
+// the arguments that it wrote, so that a person made them others, and perhaps a
+// hook after that, is said here.
 func (c Call) noted(content string) string {
 	if c.Edits == 0 || c.Final == nil {
 		return content
 	}
-	return "[A person changed the arguments of this call to: " + event.Shorten(*c.Final, 2000) + "]\n" + content
+	return "[The arguments of this call were changed to: " + event.Shorten(*c.Final, 2000) + "]\n" + content
 }
 
 // noted is [Call.noted] for the call that res is of.

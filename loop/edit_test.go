@@ -101,7 +101,7 @@ func TestWhatAPersonGivesIsWhatRunsToTheByte(t *testing.T) {
 		if start := only[event.ToolStarted](t, events); *start.Arguments != odd || start.ArgumentsSHA256 != digestOf(odd).SHA256 {
 			t.Errorf("%s: started %+v", name, start)
 		}
-		if want := []string{"[A person changed the arguments of this call to: " + odd + "]\npay ran"}; !slices.Equal(told(s), want) {
+		if want := []string{"[The arguments of this call were changed to: " + odd + "]\npay ran"}; !slices.Equal(told(s), want) {
 			t.Errorf("%s: the model is told %q; want %q", name, told(s), want)
 		}
 		// Its own call stays what it wrote.
@@ -128,7 +128,7 @@ func TestAHookMayRefuseWhatAPersonGives(t *testing.T) {
 		t.Errorf("run %+v", run)
 	}
 	events, s := checked(t, e.Bench, e.job.SessionID)
-	want := []string{"blocked [A person changed the arguments of this call to: {\"n\":7}]\nThis call was blocked and not run: too much"}
+	want := []string{"blocked [The arguments of this call were changed to: {\"n\":7}]\nThis call was blocked and not run: too much"}
 	if got := told(s); !slices.Equal(got, want) || len(e.sorted()) != 0 {
 		t.Errorf("told %q, ran %q; want %q", got, e.sorted(), want)
 	}
@@ -161,7 +161,7 @@ func TestWhatAHookMakesOfAnEditIsAskedAboutAgain(t *testing.T) {
 	}{
 		"yes": {
 			func(t *testing.T, e *editable, id string) { t.Helper(); decide(t, e.Bench, id, true) },
-			[]string{"pay " + made}, "[A person changed the arguments of this call to: {\"n\":8}]\npay ran",
+			[]string{"pay " + made}, "[The arguments of this call were changed to: {\"n\":8}]\npay ran",
 		},
 		"no": {
 			func(t *testing.T, e *editable, id string) { t.Helper(); decide(t, e.Bench, id, false) },
@@ -174,7 +174,7 @@ func TestWhatAHookMakesOfAnEditIsAskedAboutAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			[]string{"pay " + given}, "[A person changed the arguments of this call to: {\"n\":7}]\npay ran",
+			[]string{"pay " + given}, "[The arguments of this call were changed to: {\"n\":7}]\npay ran",
 		},
 	} {
 		e := newEditable(t, change, askPay)
@@ -224,7 +224,7 @@ func TestAnEditBackToWhatTheModelWroteIsNoNews(t *testing.T) {
 // may have become another one.
 func TestAnEditPassesEveryCheckAgain(t *testing.T) {
 	t.Parallel()
-	const note = "[A person changed the arguments of this call to: {\"n\":7}]\n"
+	const note = "[The arguments of this call were changed to: {\"n\":7}]\n"
 	picky := looptest.Tool{Name: "pay", Run: looptest.Says("pay", "no").Run}
 	for name, c := range map[string]struct {
 		change func(*loop.Agent)
@@ -234,10 +234,10 @@ func TestAnEditPassesEveryCheckAgain(t *testing.T) {
 			func(a *loop.Agent) { a.Permissions = []loop.Permission{{Tools: "*", Mode: loop.PermissionDeny}} },
 			"blocked " + note + "This call was blocked and not run: The agent may not use this tool.",
 		},
-		"the tool":     {func(a *loop.Agent) { a.Tools = nil }, "unknown_tool There is no tool called pay. Nothing was run."},
-		"the schema":   {func(a *loop.Agent) { a.Tools = []loop.Tool{strictTool{picky}} }, "invalid_arguments " + note + "The arguments are not valid, so nothing was run: n is not for today"},
-		"the limit":    {func(a *loop.Agent) { a.Limits.ToolCalls = 1 }, note + "pay ran"},
-		"still allows": {func(a *loop.Agent) { a.Permissions = nil }, note + "pay ran"},
+		"the tool":                     {func(a *loop.Agent) { a.Tools = nil }, "unknown_tool There is no tool called pay. Nothing was run."},
+		"the schema":                   {func(a *loop.Agent) { a.Tools = []loop.Tool{strictTool{picky}} }, "invalid_arguments " + note + "The arguments are not valid, so nothing was run: n is not for today"},
+		"a limit that is not exceeded": {func(a *loop.Agent) { a.Limits.ToolCalls = 1 }, note + "pay ran"},
+		"still allows":                 {func(a *loop.Agent) { a.Permissions = nil }, note + "pay ran"},
 	} {
 		e := newEditable(t, nil, askPay)
 		agent := e.Engine.Agents["demo"]

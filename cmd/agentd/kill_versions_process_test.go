@@ -13,8 +13,12 @@ import (
 )
 
 // oldVariable names the commit that is taken for the old version, in place of
-// the last one without the newest migration.
+// the last one without [provingMigration].
 const oldVariable = "AGENTD_TEST_OLD_COMMIT"
+
+// provingMigration changes tables that runs are worked on with: from it on people
+// may edit what they approve.
+const provingMigration = "migrations/00019_*.sql"
 
 // git runs git in this repository, whoever owns it.
 func git(t *testing.T, args ...string) ([]byte, error) {
@@ -28,12 +32,12 @@ func git(t *testing.T, args ...string) ([]byte, error) {
 	return out, err
 }
 
-// buildOld builds this test binary as it was one migration ago.
+// buildOld builds this test binary as it was before [provingMigration].
 func buildOld(t *testing.T) string {
 	t.Helper()
 	commit := os.Getenv(oldVariable)
 	if commit == "" {
-		newest, err := git(t, "log", "-1", "--format=%H^", "--diff-filter=A", "--", "migrations/*.sql")
+		newest, err := git(t, "log", "-1", "--format=%H^", "--diff-filter=A", "--", provingMigration)
 		if err != nil || len(newest) == 0 {
 			t.Skip("NOT TESTED: this checkout has no history, so there is no old version to run beside this one: ", err)
 		}
@@ -41,7 +45,7 @@ func buildOld(t *testing.T) string {
 	}
 	archive, err := git(t, "archive", "--format=tar", commit)
 	if err != nil {
-		t.Skip("NOT TESTED: the history ends before the newest migration, so there is no old version to run beside this one: ", err)
+		t.Skip("NOT TESTED: the history ends before that version, so there is no old version to run beside this one: ", err)
 	}
 	dir := t.TempDir()
 	unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", dir)

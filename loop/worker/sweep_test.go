@@ -234,21 +234,42 @@ func TestAStaleTicketClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestARescueDoesNotStartAnEndedRun: River's rescuer may set the job of a run
+// TestARescueDoesNotStartAnEndedRun: River's rescuer may set any job of a run
 // that has ended back to available.
 func TestARescueDoesNotStartAnEndedRun(t *testing.T) {
 	t.Parallel()
-	db := storetest.New(t)
-	p := setup(t, db, callsTool("look"), looptest.Says("look", "seen"))
-	p.work(t)
-	j := p.Start(t, p.Session(t), "hello")
-	checkEnd(t, p, j)
-	settled(t, db)
-	head := len(p.Events(t, j.SessionID))
-	run(t, db, `UPDATE agentd.river_job SET state = 'available', finalized_at = NULL`)
-	settled(t, db)
-	if got := len(p.Events(t, j.SessionID)); got != head {
-		t.Errorf("%d events were added to a run that had ended", got-head)
+	for name, end := range map[string]func(*testing.T, *storetest.DB, *process, loop.Job){
+		"completed": func(*testing.T, *storetest.DB, *process, loop.Job) {},
+		"cancelled": func(t *testing.T, _ *storetest.DB, p *process, j loop.Job) {
+			err := p.Commands.CancelRun(t.Context(), loop.CancelRun{TenantID: j.TenantID, SessionID: j.SessionID, RunID: j.RunID, Actor: looptest.Tester})
+			if err != nil {
+				t.Fatal(err)
+			}
+		},
+		"taken over": func(t *testing.T, db *storetest.DB, p *process, j loop.Job) {
+			id := looptest.NewID()
+			run(t, db, `INSERT INTO agentd.workers (id, alive_until) VALUES ($1, agentd.clock())`, id)
+			if err := p.Engine.Advance(dying(t.Context()), j, loop.Holder{WorkerID: id}); !errors.Is(err, context.Canceled) {
+				t.Fatalf("advance: %v", err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := storetest.New(t)
+			p := setup(t, db, mortal(callsTool("look")), looptest.Says("look", "seen"))
+			j := p.Start(t, p.Session(t), "hello")
+			end(t, db, p, j)
+			p.work(t, short)
+			p.await(t, j, ended)
+			settled(t, db)
+			head := len(p.Events(t, j.SessionID))
+			run(t, db, `UPDATE agentd.river_job SET state = 'available', finalized_at = NULL`)
+			settled(t, db)
+			if got := len(p.Events(t, j.SessionID)); got != head {
+				t.Errorf("%d events were added to a run that had ended", got-head)
+			}
+		})
 	}
 }
 
