@@ -80,6 +80,28 @@ func TestDigestIsThatOfTheWords(t *testing.T) {
 	}
 }
 
+func TestRulesThatLookAtTimeAreNotPure(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]bool{
+		`call.arguments.x == 1 && timestamp("2026-01-01T00:00:00Z").getHours() == 0`: true,
+		`timestamp(call.arguments.t).getHours() == 0`:                                true,
+		`now.getHours() == 0`:  false,
+		`.now.getHours() == 0`: false,
+		`timestamp(call.arguments.t).getHours("Europe/Berlin") == 0`:                                false,
+		`call.arguments.t.getSeconds("Europe/Berlin") == 0`:                                         false,
+		`[timestamp(call.arguments.t)].exists(t, t.getDayOfWeek("Asia/Tokyo") == 0)`:                false,
+		`[1].exists(tenant, tenant == 1)`:                                                           true,
+		`call.arguments.now == 1 || call.name == "now" || {"now": 1}.now == 1 || "now" in {"a": 1}`: true,
+	} {
+		if got := set(t, when(expression)).Rules()[0].Pure; got != want {
+			t.Errorf("%s: pure is %v", expression, got)
+		}
+	}
+	if set(t, "rules: [{id: a, gate: BeforeInput, block: 'at {{ now }}'}]").Rules()[0].Pure {
+		t.Error("a rule that tells the time is pure")
+	}
+}
+
 func TestRuleThatDoesNotFitLeavesNoRow(t *testing.T) {
 	t.Parallel()
 	h := set(t, `rules:

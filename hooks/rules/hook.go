@@ -37,7 +37,7 @@ func (r *rule) hook(now func() time.Time) hooks.Hooks {
 func named[In hooks.Input[In, Out], Out hooks.Result](r *rule, now func() time.Time, see func(In) *vars, tell func(*vars, said) Out) hooks.Func[In, Out] {
 	return hooks.Named(r.ID, r.Version, func(ctx context.Context, in In) (Out, error) {
 		v := see(in)
-		if r.clock {
+		if r.impure {
 			v.now = now().UTC()
 		}
 		out, err := r.decide(ctx, v)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"cel.dev/cel-go/cel"
@@ -69,8 +70,9 @@ type program struct {
 	source string
 	ast    *cel.Ast
 	run    cel.Program
-	// clock says that the time of asking is looked at.
-	clock bool
+	// impure says that the time of asking is looked at, or the files of the
+	// machine's time zones.
+	impure bool
 	// where tells the place in the file of a character of source.
 	where func(offset int) place
 	file  string
@@ -101,7 +103,7 @@ func compile(g *gate, source string) (*program, []complaint) {
 		}
 		return nil, out
 	}
-	p := &program{source: source, ast: checked, clock: looksAt(checked, "now")}
+	p := &program{source: source, ast: checked, impure: impure(checked)}
 	if bad := p.calls(); bad != nil {
 		return nil, bad
 	}
@@ -145,15 +147,20 @@ func explain(g *gate, e *common.Error) string {
 	return text
 }
 
-// looksAt reports whether an expression has the variable, or a name of its own
-// that is the same.
-func looksAt(a *cel.Ast, name string) bool {
+// impure reports whether what an expression comes to depends on more than what it
+// is asked about: on now, or a name of its own that is the same, or on a time
+// zone, which is read from a file.
+func impure(a *cel.Ast) bool {
 	for _, r := range a.NativeRep().ReferenceMap() {
-		if strings.TrimPrefix(r.Name, ".") == name {
+		if strings.TrimPrefix(r.Name, ".") == "now" || slices.ContainsFunc(r.OverloadIDs, ofZone) {
 			return true
 		}
 	}
 	return false
+}
+
+func ofZone(overload string) bool {
+	return strings.HasPrefix(overload, "timestamp_to_") && strings.HasSuffix(overload, "_tz")
 }
 
 // unbounded are functions of the strings library that are not offered. One call

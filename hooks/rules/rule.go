@@ -32,7 +32,7 @@ type Rule struct {
 	// Digest is the SHA-256 of the rule in hex, without its examples and
 	// whatever stands between its words; Version is the beginning of it.
 	Version, Digest string
-	// Pure is false if the rule looks at the time.
+	// Pure is false if the rule looks at the time, or into a time zone.
 	Pure bool
 	// File and Line are where it stands.
 	File string
@@ -47,7 +47,7 @@ type rule struct {
 	action      action
 	code        string
 	config      string
-	clock       bool
+	impure      bool
 	expressions int
 	examples    []*example
 }
@@ -86,7 +86,7 @@ func (s *source) readRule(n *yaml.Node) *rule {
 	r.config = config.String()
 	sum := sha256.Sum256([]byte(r.config))
 	r.Digest = hex.EncodeToString(sum[:])
-	r.Version, r.Pure = r.Digest[:12], !r.clock
+	r.Version, r.Pure = r.Digest[:12], !r.impure
 	return r
 }
 

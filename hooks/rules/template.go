@@ -52,7 +52,7 @@ func (c *compiler) expression(n *yaml.Node, offset int, text string) *program {
 		return nil
 	}
 	p.where, p.file = where, c.name
-	c.rule.clock = c.rule.clock || p.clock
+	c.rule.impure = c.rule.impure || p.impure
 	return p
 }
 
