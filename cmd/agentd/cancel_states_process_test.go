@@ -76,6 +76,9 @@ func TestACancelThroughAnotherProcessStopsARunInEveryState(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("deaf=%t", deaf), func(t *testing.T) {
 			t.Parallel()
+			if deaf {
+				takesLong(t)
+			}
 			f := newCancelFleet(t, deaf, 1)
 			t.Run("states", func(t *testing.T) {
 				for name, bring := range cancelStates {

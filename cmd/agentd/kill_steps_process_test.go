@@ -20,9 +20,17 @@ func kills() int {
 	case fullSize():
 		return 20
 	case testing.Short():
-		return 3
+		return 2
 	}
-	return 6
+	return 4
+}
+
+// takesLong leaves a test to the full size.
+func takesLong(t *testing.T) {
+	t.Helper()
+	if !fullSize() {
+		t.Skip("takes long: make test-full-size")
+	}
 }
 
 // fullSize reports whether tests are to be as large as they are meant, which

@@ -187,6 +187,9 @@ func TestARollingRestartUnderLoad(t *testing.T) {
 	for name, with := range map[string]syscall.Signal{"in order": syscall.SIGTERM, "by kill -9": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if with == syscall.SIGKILL {
+				takesLong(t)
+			}
 			d := newDeployment(t, roles...)
 			var talking sync.WaitGroup
 			for i := range people {

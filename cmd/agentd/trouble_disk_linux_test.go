@@ -81,6 +81,7 @@ func TestRunsOutliveAFullDisk(t *testing.T) { //nolint:tparallel // there is one
 	})
 
 	t.Run("TheServerStops", func(t *testing.T) {
+		takesLong(t)
 		session := newSession(t, f.front)
 		runs := f.begin(t)
 		conn, err := pgx.Connect(t.Context(), f.db.URL)

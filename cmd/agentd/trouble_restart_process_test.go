@@ -178,14 +178,18 @@ func TestRunsOutliveTheirPostgres(t *testing.T) { //nolint:tparallel // there is
 		trouble func(t *testing.T) (over func())
 		away    time.Duration
 		reason  string // that a client is told meanwhile, "" if there is no time for one
+		long    bool
 	}{
-		{"AFastRestart", stop(storetest.StopFast), 0, ""},
-		{"AnImmediateRestart", stop(storetest.StopImmediate), 0, ""},
-		{"AnOutageThatIsLongerThanTheLease", stop(storetest.StopImmediate), 2 * troubleLease, loop.ReasonUnavailable},
-		{"NoConnectionIsLeft", f.takeConnections, 2 * troubleLease, loop.ReasonConnections},
-		{"NoWriteIsTaken", f.takeNoWrites, 2 * troubleLease, loop.ReasonReadOnly},
+		{"AFastRestart", stop(storetest.StopFast), 0, "", true},
+		{"AnImmediateRestart", stop(storetest.StopImmediate), 0, "", false},
+		{"AnOutageThatIsLongerThanTheLease", stop(storetest.StopImmediate), 2 * troubleLease, loop.ReasonUnavailable, true},
+		{"NoConnectionIsLeft", f.takeConnections, 2 * troubleLease, loop.ReasonConnections, true},
+		{"NoWriteIsTaken", f.takeNoWrites, 2 * troubleLease, loop.ReasonReadOnly, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			if test.long {
+				takesLong(t)
+			}
 			idle, text := newSession(t, f.front), fmt.Sprintf("say r%d", i)
 			runs := f.begin(t)
 			over := test.trouble(t)
