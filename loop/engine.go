@@ -364,12 +364,17 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	tries := 0
 	err = r.patiently(ctx, func() error {
+		tries++
 		_, err := r.engine.Log.Append(ctx, a)
 		return err
 	})
 	if errors.Is(err, ErrConflict) {
 		return true, r.patiently(ctx, func() error { return r.catchUp(ctx) })
+	}
+	if err == nil && tries > 1 {
+		err = r.patiently(ctx, func() error { return r.stillHeld(ctx, d.state) })
 	}
 	if err != nil {
 		return false, err
@@ -382,6 +387,17 @@ func (r *runner) append(ctx context.Context, d *draft) (again bool, err error) {
 		r.rejoin() // it has finished a step
 	}
 	return false, nil
+}
+
+// stillHeld says whether what an append has led to is what is now. One that was
+// sent again may have gone through long ago, and the run may have been taken away
+// since: what was to follow, a tool above all, is not this worker's to do.
+func (r *runner) stillHeld(ctx context.Context, led State) error {
+	head, err := r.engine.Log.Head(ctx, r.job.TenantID, r.job.SessionID)
+	if err == nil && head.Epoch != led.Epoch {
+		return ErrLeaseLost
+	}
+	return err
 }
 
 // patiently asks the log the same thing again while it cannot be reached,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -304,4 +305,70 @@ func TestDecisionsOfOthersAreKnownWithTheirEvents(t *testing.T) {
 			t.Errorf("%d decisions; want those about three messages and two model calls", n)
 		}
 	})
+}
+
+// TestWhatWentThroughLongAgoIsNoLeave: a worker that is cut off while it starts a
+// tool learns that its append was written when it is back. By then somebody else
+// has the run and has told the model that nobody knows: the tool is not entered.
+func TestWhatWentThroughLongAgoIsNoLeave(t *testing.T) {
+	t.Parallel()
+	for name, claims := range map[string]bool{"UnderItsLease": false, "AsItTakesTheRun": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { cutOffAtAStart(t, claims) })
+		})
+	}
+}
+
+// cutOffAtAStart: the start is in the append of the claim, or in one of its own.
+func cutOffAtAStart(t *testing.T, claims bool) {
+	t.Helper()
+	log := looptest.NewLog()
+	var entered atomic.Int64
+	b := looptest.NewBench(log, calls("once"), looptest.Tool{Name: "once", Run: func(context.Context, loop.ToolInput) (loop.ToolOutput, error) {
+		entered.Add(1)
+		return loop.ToolOutput{Content: "ran"}, nil
+	}})
+	id := b.Session(t)
+	j := b.Start(t, id, "hi")
+	if claims {
+		permit(b, loop.Permission{Tools: "once", Mode: loop.PermissionAsk})
+		b.Advance(t, j)
+		_, err := b.Commands.DecideApproval(t.Context(), loop.DecideApproval{
+			TenantID: looptest.Tenant, ApprovalID: openApprovals(t, b, j)[0], Approve: true, Actor: looptest.Tester,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j = next(t, b, j)
+	}
+	var away atomic.Bool
+	away.Store(true)
+	var lost atomic.Value
+	log.LoseAcks(func(a loop.Append) error {
+		starts := slices.ContainsFunc(a.Events, func(e event.Event) bool { return e.Type == event.TypeToolStarted })
+		if starts {
+			lost.CompareAndSwap(nil, a.ID)
+		}
+		if away.Load() && lost.Load() == a.ID {
+			return loop.ErrUnavailable
+		}
+		return nil
+	})
+	cut := work(t, b, j)
+	pause(t.Context(), 4*time.Second)
+	if run := b.Advance(t, buried(t, b, j, cut.id)); run.Status != loop.RunCompleted {
+		t.Fatalf("run %+v", run)
+	}
+	away.Store(false)
+	if err := cut.wait(t); !errors.Is(err, loop.ErrLeaseLost) {
+		t.Errorf("the worker that was cut off returned %v", err)
+	}
+	if n := entered.Load(); n != 0 {
+		t.Errorf("the tool was entered %d times", n)
+	}
+	events, _ := checked(t, b, id)
+	if p := only[event.ToolResult](t, events); p.Reason != hooks.ReasonOutcomeUnknown {
+		t.Errorf("result %+v", p)
+	}
 }
