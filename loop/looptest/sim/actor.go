@@ -29,6 +29,8 @@ type actor struct {
 	skew   *atomic.Int64
 	// known is the last seq that it was told of.
 	known int64
+	// held says that it had its run when it was last told of anything.
+	held bool
 	// wake is what the log tells of its session, behind an unbuffered channel: it
 	// is heard only by who listens. pending has the seq of what was not heard.
 	wake    chan int64

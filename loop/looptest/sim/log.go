@@ -45,6 +45,7 @@ func (p *proxy) Append(ctx context.Context, a loop.Append) (loop.Appended, error
 		return loop.Appended{}, err
 	}
 	out, did := p.w.append(p.a, a)
+	p.a.held = p.w.holds(p.a)
 	if f == unacknowledged {
 		return loop.Appended{}, err
 	}
@@ -58,6 +59,7 @@ func (p *proxy) Head(ctx context.Context, tenantID, sessionID string) (loop.Head
 	}
 	h, err := p.w.log.Head(ctx, tenantID, sessionID)
 	p.a.known = max(p.a.known, h.LastSeq)
+	p.a.held = p.w.holds(p.a)
 	return h, err
 }
 
@@ -126,6 +128,12 @@ func (p *proxy) Events(ctx context.Context, tenantID, sessionID string, after in
 // Watch implements loop.Log.
 func (p *proxy) Watch(string) (<-chan int64, func()) {
 	return p.a.wake, func() {}
+}
+
+// holds says that a has its run in the log.
+func (w *world) holds(a *actor) bool {
+	r := w.runOf(a.job.SessionID, a.job.RunID)
+	return r.Status == loop.RunRunning && r.WorkerID == a.worker
 }
 
 // compareFolds says whether a run that is folded from its own events, without the

@@ -247,8 +247,10 @@ func (w *world) open() string {
 	return strings.Join(out, "; ")
 }
 
-// run finds a run in what was appended.
-func (w *world) runOf(sessionID, runID string) loop.Run {
-	r, _ := w.sessions[sessionID].state.Run(runID)
+// runOf finds a run in what was appended.
+func (w *world) runOf(sessionID, runID string) (r loop.Run) {
+	if s, ok := w.sessions[sessionID]; ok {
+		r, _ = s.state.Run(runID)
+	}
 	return r
 }
