@@ -123,7 +123,7 @@ func (w *world) modelCalled(a *actor, req loop.ModelRequest) {
 
 // toolEntered: a tool is entered only for a start that is in the log, by who had
 // the run when it last heard of the log, and takes effect once.
-func (w *world) toolEntered(a *actor, name string, idempotent bool, in loop.ToolInput) {
+func (w *world) toolEntered(a *actor, name string, idempotent, held bool, in loop.ToolInput) {
 	started, again := false, 0
 	for _, e := range w.sessions[in.SessionID].events {
 		if e.Type != event.TypeToolStarted && e.Type != event.TypeApprovalDecided {
@@ -145,7 +145,7 @@ func (w *world) toolEntered(a *actor, name string, idempotent bool, in loop.Tool
 	if !started {
 		w.violated("entry", "%s enters %s for attempt %d of call %s, and the log has no such start", a.name, name, in.Attempt, in.CallID)
 	}
-	if !a.held {
+	if !held {
 		w.violated("entry", "%s enters %s for call %s, and had lost the run by what the log told it last", a.name, name, in.CallID)
 	}
 	w.effects[in.CallID] = append(w.effects[in.CallID], effect{a.worker, in.Attempt})

@@ -138,10 +138,11 @@ func enters(callID string) string { return "tool is entered for " + callID }
 func (w *world) tool(name string, idempotent bool) loop.Tool {
 	return looptest.Tool{Name: name, Idempotent: idempotent || w.mutant == EveryToolAgain, Run: func(ctx context.Context, in loop.ToolInput) (loop.ToolOutput, error) {
 		a := actorOf(ctx)
+		held := a.held // by what it knew when it sent the call on its way
 		if !w.pause(ctx, &point{actor: a, what: enters(in.CallID), obeys: true}) {
 			return loop.ToolOutput{}, context.Canceled
 		}
-		w.toolEntered(a, name, idempotent, in)
+		w.toolEntered(a, name, idempotent, held, in)
 		kind, stubborn := w.src.oneOf(76, 8, 8, 8), w.src.rarely(15)
 		for left := w.src.draw(4); left >= 0; left-- {
 			if !w.pause(ctx, &point{actor: a, what: fmt.Sprintf("tool %s works on, attempt %d, %d left", in.CallID, in.Attempt, left), obeys: !stubborn}) {
