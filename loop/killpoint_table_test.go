@@ -241,7 +241,7 @@ func conversation(messages []hooks.Message) string {
 			case p.ToolResult != nil:
 				text = names[p.ToolResult.CallID] + ": its output"
 			}
-			if p.ToolResult != nil && strings.HasPrefix(p.ToolResult.Content, "[A person changed") {
+			if p.ToolResult != nil && strings.HasPrefix(p.ToolResult.Content, "[The arguments of this call were changed") {
 				text += ", with other arguments"
 			}
 		}
