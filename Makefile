@@ -19,9 +19,10 @@ export GOFLAGS := $(strip $(shell GOTOOLCHAIN=local go env GOFLAGS 2>/dev/null) 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 
-# Packages under test at once. Most start a Postgres of their own, so more than
-# four starve each other of memory and disk long before they run out of cores.
-TEST_P ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -le 4 ] || n=4; echo "$$n")
+# Packages under test at once, one more than cores since some of them mostly wait.
+# Most start a Postgres of their own, so more than four starve each other of
+# memory and disk long before they run out of cores.
+TEST_P ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -le 3 ] || n=3; echo $$((n + 1)))
 TEST_TIMEOUT ?= 10m
 TESTFLAGS ?=
 PKG ?= ./...

@@ -12,8 +12,9 @@ import (
 
 const (
 	// poolerRounds is how often the test for a pooler looks whether a session
-	// stays on its server process while another one is busy.
-	poolerRounds = 3
+	// stays on its server process while another one is busy. One look says
+	// little: other clients take processes too.
+	poolerRounds = 30
 	// poolerWait is for a pooler that has a single connection: it makes the busy
 	// session wait for the idle one, or the reverse.
 	poolerWait = 2 * time.Second
