@@ -250,18 +250,14 @@ func (w *world) personDecides(s *session) bool {
 	return w.answer(all[w.src.draw(len(all))])
 }
 
-func (w *world) answerable() bool {
-	return slices.ContainsFunc(w.ids, func(id string) bool { return len(w.questions(w.sessions[id], true)) > 0 })
-}
-
-// personAnswers answers the first open question.
-func (w *world) personAnswers() {
+// personAnswers answers the first open question that can be answered.
+func (w *world) personAnswers() bool {
 	for _, id := range w.ids {
-		if open := w.questions(w.sessions[id], true); len(open) > 0 {
-			w.answer(open[0])
-			return
+		if slices.ContainsFunc(w.questions(w.sessions[id], true), w.answer) {
+			return true
 		}
 	}
+	return false
 }
 
 // answer is a person who answers. Asked what became of a call, people tell the

@@ -83,8 +83,7 @@ func (w *world) actInOrder() bool {
 		w.declareDead(w.crashed()[0])
 	case w.sweepable():
 		w.sweep(w.ready()[0])
-	case w.answerable():
-		w.personAnswers()
+	case w.personAnswers():
 	case w.flush():
 	case w.busy():
 		w.pass(70 * time.Second)

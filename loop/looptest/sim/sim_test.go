@@ -38,7 +38,7 @@ func TestNoScheduleBreaksAPromise(t *testing.T) {
 	var sum sim.Stats
 	t.Cleanup(func() {
 		t.Logf("%d schedules from seed %d: %+v", n, seed, sum)
-		if !t.Failed() && (sum.Crashes == 0 || sum.Zombies == 0 || sum.Faults == 0 || sum.Runs < int(n)) {
+		if n >= 100 && !t.Failed() && (sum.Crashes == 0 || sum.Zombies == 0 || sum.Faults == 0 || sum.Runs < int(n)) {
 			t.Errorf("too little happened: %+v", sum)
 		}
 	})
