@@ -109,7 +109,7 @@ func TestSlowClientsCostTheOthersNothing(t *testing.T) {
 		clients[i] = openSlowly(t, api, session)
 		slowly.Go(func() { clients[i].read(stop) })
 	}
-	reader := &stack{url: api.url}
+	reader := &stack{url: api.url, client: freshClient()}
 	var reading sync.WaitGroup
 	var seen atomic.Int64
 	for range normal {
@@ -128,7 +128,8 @@ func TestSlowClientsCostTheOthersNothing(t *testing.T) {
 	if grown := peakMemory(t, api.cmd.Process.Pid) - before; before > 0 {
 		t.Logf("%d bytes were written for %d slow clients; the process has grown by %d KiB", total, slow, grown>>10)
 		// A batch for each client, its frames, and as much again for the heap.
-		if bound := int64(slow+normal)*2*batchBytes + 64<<20; grown > bound {
+		// The race detector needs more, so that says nothing.
+		if bound := int64(slow+normal)*2*batchBytes + 64<<20; fullSize() && grown > bound {
 			t.Errorf("the process has grown by %d bytes, more than %d", grown, bound)
 		}
 	}

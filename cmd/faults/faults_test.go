@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestWhateverIsKilledNothingIsLostAndNothingHappensTwice(t *testing.T) {
 	var out, said bytes.Buffer
 	keep := filepath.Join(os.TempDir(), "agentd-faults-kept")
 	err := run(t.Context(), []string{
-		"--duration=60s", "--users=6", "--seed=" + time.Now().Format("150405"), "--agentd=" + binary, "--keep=" + keep,
+		"--duration=60s", "--users=6", "--seed=" + strconv.FormatInt(time.Now().Unix(), 10), "--agentd=" + binary, "--keep=" + keep,
 	}, &out, &said)
 	t.Logf("%s%s", &said, &out)
 	if err != nil {
