@@ -58,6 +58,8 @@ func TestHostileFilesAreRefusedCheaply(t *testing.T) { //nolint:paralleltest // 
 		"many patterns":           {"rules: [{id: a, gate: AfterToolCall, redact: [" + repeat("{pattern: x},", 33) + "]}]", "redact has 33 patterns"},
 		"many rules":              {"rules: [" + manyRules(501) + "]", "there are more than 500 rules"},
 		"text that is no text":    {"rules: \xff", "the file is not UTF-8"},
+		"a line end of few":       {"rules:\r", "U+000D ends a line for some readers"},
+		"a line end in a text":    {"# a\r\nrules: [{id: a, gate: BeforeInput, block: \"x\u2028y\"}]", "U+2028 ends a line for some readers"},
 		"nothing":                 {" \n", "the file is empty"},
 		"two documents":           {"rules: []\n---\nrules: []\n", "expected single document"},
 		"something else":          {"[rules]", "expected a file of rules as a mapping, not a list"},

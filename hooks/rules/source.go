@@ -39,6 +39,10 @@ func parse(name string, text []byte, p *problems) *source {
 		p.add(name, place{}, "the file is empty; expected a mapping with the key rules")
 		return nil
 	}
+	if at, r := otherBreak(string(text)); r != 0 {
+		p.add(name, at, "U+%04X ends a line for some readers and not for others: write line feeds between lines, and this one in a quoted text as an escape", r)
+		return nil
+	}
 	var doc yaml.Node
 	err := yaml.Load(text, &doc, yaml.WithPlugin(loaderlimits.New(loaderlimits.DepthValue(maxNesting), loaderlimits.AliasNone())))
 	if err != nil {
@@ -184,4 +188,20 @@ func written(raw []rune, r rune, single, double bool) (int, bool) {
 		return 2, true
 	}
 	return 1, raw[0] == r
+}
+
+// otherBreak finds the first character that YAML takes for the end of a line and
+// most programs do not, so that the lines in an error would be others than those
+// in an editor. It returns 0 for none.
+func otherBreak(text string) (place, rune) {
+	line := 0
+	for one := range strings.Lines(text) {
+		line++
+		one = strings.TrimSuffix(strings.TrimSuffix(one, "\n"), "\r")
+		if i := strings.IndexAny(one, "\r\u0085\u2028\u2029"); i >= 0 {
+			r, _ := utf8.DecodeRuneInString(one[i:])
+			return place{line: line, column: utf8.RuneCountInString(one[:i]) + 1}, r
+		}
+	}
+	return place{}, 0
 }
