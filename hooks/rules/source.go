@@ -197,7 +197,9 @@ func otherBreak(text string) (place, rune) {
 	line := 0
 	for one := range strings.Lines(text) {
 		line++
-		one = strings.TrimSuffix(strings.TrimSuffix(one, "\n"), "\r")
+		if rest, ok := strings.CutSuffix(one, "\n"); ok {
+			one = strings.TrimSuffix(rest, "\r")
+		}
 		if i := strings.IndexAny(one, "\r\u0085\u2028\u2029"); i >= 0 {
 			r, _ := utf8.DecodeRuneInString(one[i:])
 			return place{line: line, column: utf8.RuneCountInString(one[:i]) + 1}, r
