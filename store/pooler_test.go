@@ -162,11 +162,12 @@ func TestLogConformanceBehindAPooler(t *testing.T) {
 		t.Fatal(err)
 	}
 	looptest.TestLog(t, func(t *testing.T) loop.Log {
-		own, err := url.Parse(storetest.New(t).URL)
+		db := storetest.New(t)
+		own, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
 		own.Host = bouncer.Host
-		return pooledStore(t, own.String(), store.Options{Queue: jobs{}})
+		return clocked{pooledStore(t, own.String(), store.Options{Queue: jobs{}}), db}
 	})
 }
