@@ -235,8 +235,9 @@ func TestSIGTERM(t *testing.T) {
 		db := storetest.New(t)
 		wait, open := gate(t)
 		s := startServe(t, db, []string{"AGENTD_SCRIPT=" + script(t, `{"text": "first "}, `+wait+`, {"text": "last"}`)})
-		c := chat(t, s.url, strings.NewReader("go\n"), "--patience", "1s")
-		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'assistant.delta'`)
+		c := chat(t, s.url, strings.NewReader("go\n"), "--patience", "1s", "--log-level", "debug")
+		// On a stream that is open by now: once the run is over nobody is here to open one.
+		c.await(t, &c.err, `msg=event .*type=(assistant\.delta)`)
 		session := awaitRow(t, db, `SELECT id::text FROM agentd.sessions`)
 		events := followSSE(t, s.url+"/v1/sessions/"+session+"/events")
 		s.signal(t, syscall.SIGTERM)
