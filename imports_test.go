@@ -102,8 +102,8 @@ var importRules = []importRule{
 		deny: []string{"store/pgembed/..."},
 	},
 	{
-		name: "pgx and database/sql only in store and below, loop/worker and cmd",
-		from: []string{"..."}, except: []string{"store/...", "loop/worker/...", "cmd/..."}, tests: true,
+		name: "pgx and database/sql only in store and below, loop/worker, cmd and examples",
+		from: []string{"..."}, except: []string{"store/...", "loop/worker/...", "cmd/...", "examples/..."}, tests: true,
 		deny: []string{"ext:github.com/jackc/pgx", "ext:github.com/lib/pq", "ext:database/sql"},
 	},
 	{
