@@ -39,6 +39,7 @@ var parts = []part{
 	{"inserts", (*bench).measureInserts},
 	{"runs", (*bench).measureRuns},
 	{"ledger", (*bench).measureLedger},
+	{"gates", (*bench).measureGates},
 	{"slow-disk", (*bench).measureSlowDisk},
 	{"paced", (*bench).measurePaced},
 	{"audience", (*bench).measureAudience},

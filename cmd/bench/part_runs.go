@@ -120,17 +120,22 @@ func (b *bench) sessionsFor(c int) int {
 	return int((b.warm+b.time).Seconds()*perSecond) + 2*c
 }
 
+// seeded is a fresh database with the sessions that a measurement needs.
+func (b *bench) seeded(ctx context.Context, pg *postgres, c int) (database, url string, sessions []string, err error) {
+	if database, url, err = pg.database(ctx); err != nil {
+		return "", "", nil, err
+	}
+	sessions, err = seedSessions(ctx, url, b.sessionsFor(c))
+	return database, url, sessions, err
+}
+
 // addRuns measures reference runs on a database of their own, under the hooks
 // of cfg.
 func (b *bench) addRuns(ctx context.Context, pg *postgres, part, item string, c int, cfg stackConfig) error {
 	if err := b.measureOverhead(ctx); err != nil {
 		return err
 	}
-	database, url, err := pg.database(ctx)
-	if err != nil {
-		return err
-	}
-	ids, err := seedSessions(ctx, url, b.sessionsFor(c))
+	database, url, ids, err := b.seeded(ctx, pg, c)
 	if err != nil {
 		return err
 	}
