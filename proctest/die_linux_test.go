@@ -10,27 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/seed-2ca4966b/agentd/proctest"
 )
-
-const roleVariable = "PROCTEST_ROLE"
-
-func TestMain(m *testing.M) {
-	switch os.Getenv(roleVariable) {
-	case "parent":
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), roleVariable+"=child")
-		cmd.Stdout = os.Stdout
-		_ = cmd.Run() // it does not end well
-	case "child":
-		proctest.DieWithParent()
-		_, _ = fmt.Fprintln(os.Stdout, os.Getpid())
-		select {}
-	default:
-		proctest.Main(m)
-	}
-}
 
 func TestChildDiesWithItsParentEvenWhileItIsStopped(t *testing.T) {
 	t.Parallel()
@@ -58,13 +38,14 @@ func TestChildDiesWithItsParentEvenWhileItIsStopped(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.After(10 * time.Second)
+	deadline, tick := time.After(time.Minute), time.NewTicker(10*time.Millisecond)
+	t.Cleanup(tick.Stop)
 	for alive(child) {
 		select {
 		case <-deadline:
 			_ = syscall.Kill(child, syscall.SIGKILL)
 			t.Fatal("the child outlives its parent")
-		case <-time.After(10 * time.Millisecond):
+		case <-tick.C:
 		}
 	}
 }

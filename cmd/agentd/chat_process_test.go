@@ -35,14 +35,14 @@ func TestChatFromAPipe(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)
 		wait, open := gate(t)
-		env := []string{"AGENTD_SCRIPT=" + script(t,
+		env := []string{lasting(t), "AGENTD_SCRIPT=" + script(t,
 			`{"text": "Let me look. "}, {"tool": {"name": "get_time", "arguments": {}}}`,
 			`{"text": "Once upon a time ", "split": "words", "every": "1ms"}, `+wait+`, {"text": "\u001b[31mred\u0007 · 日本\n"}`)}
 		s := startServe(t, db, env)
 		c := chat(t, s.url, strings.NewReader("tell me\n"))
 		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'assistant.delta' AND payload ->> 'text' LIKE '%time%'`)
 		s.kill(t)
-		again := startServe(t, db, append(env, "AGENTD_LISTEN="+s.address(t)))
+		again := startServe(t, db, env)
 		open()
 		if code := c.wait(t); code != 0 {
 			t.Errorf("exit code %d", code)
@@ -60,7 +60,8 @@ func TestChatFromAPipe(t *testing.T) {
 	t.Run("DoublesNoMessageWhenTheServerComesLate", func(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)
-		s := startServe(t, db, nil)
+		env := []string{lasting(t)}
+		s := startServe(t, db, env)
 		messages, write := io.Pipe()
 		c := chat(t, s.url, messages)
 		say := func(text string) {
@@ -74,7 +75,7 @@ func TestChatFromAPipe(t *testing.T) {
 		s.kill(t)
 		say("ping 2")
 		c.await(t, &c.err, "the server is away")
-		startServe(t, db, []string{"AGENTD_LISTEN=" + s.address(t)})
+		startServe(t, db, env)
 		c.await(t, &c.err, "the server is back")
 		c.await(t, &c.out, "ping 2\n")
 		if err := write.Close(); err != nil {

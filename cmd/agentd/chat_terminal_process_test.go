@@ -112,7 +112,7 @@ func TestChatInATerminal(t *testing.T) {
 		t.Parallel()
 		db := storetest.New(t)
 		wait, open := gate(t)
-		env := []string{"AGENTD_SCRIPT=" + script(t,
+		env := []string{lasting(t), "AGENTD_SCRIPT=" + script(t,
 			`{"text": "Once upon a time there was a log,\nand it was long enough to be wrapped. ", "split": 7}, `+wait+`, {"text": "The end."}`)}
 		s := startServe(t, db, env)
 		p := sitDown(t, s.url, 20, 24)
@@ -120,7 +120,7 @@ func TestChatInATerminal(t *testing.T) {
 		p.awaitText(t, "wrapped.")
 		s.kill(t)
 		p.awaitText(t, "the server is away")
-		startServe(t, db, append(env, "AGENTD_LISTEN="+s.address(t)))
+		startServe(t, db, env)
 		open()
 		p.awaitText(t, "\ne end.")
 		screen := p.awaitPrompt(t)

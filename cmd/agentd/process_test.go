@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/proctest"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
@@ -184,6 +186,13 @@ func (s *server) address(t *testing.T) string {
 	return u.Host
 }
 
+// lasting is an address where a server can be started again after another one
+// was there.
+func lasting(t *testing.T) (env string) {
+	t.Helper()
+	return fmt.Sprintf("AGENTD_LISTEN=127.0.0.1:%d", storetest.Port(t))
+}
+
 // startServe starts a server on a free port over db; args and env come last.
 func startServe(t *testing.T, db *storetest.DB, env []string, args ...string) *server {
 	t.Helper()
@@ -225,24 +234,7 @@ func gate(t *testing.T) (step string, open func()) {
 // openDir is a directory that the user whom Postgres runs as may enter.
 func openDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", testDirPrefix)
-	if err != nil {
-		t.Fatal(err)
-	}
-	release := holdDir(t, dir)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-		release()
-	})
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return proctest.Dir(t, testDirPrefix)
 }
 
 // awaitRow polls until the query gives a value, which it returns: what it looks

@@ -18,7 +18,11 @@ import (
 // smallDisk is a file system of so many MiB, which every user may enter.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
-	dir := openDir(t)
+	// Below the one that is held: what is mounted on that is not.
+	dir := filepath.Join(openDir(t), "disk")
+	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // another user has to get there
+		t.Fatal(err)
+	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0755", size)); err != nil {
 		t.Skipf("SKIPPED: no small disk can be made here, so nothing was tried on a full one: mount: %v", err)
 	}
@@ -63,6 +67,7 @@ func TestRunsOutliveAFullDisk(t *testing.T) { //nolint:tparallel // there is one
 	dir := smallDisk(t, 160)
 	pg := storetest.NewServer(t, dir, map[string]string{
 		"max_wal_size": "32MB", "min_wal_size": "32MB", "shared_buffers": "16MB", "wal_recycle": "off",
+		"dynamic_shared_memory_type": "posix", // it is elsewhere
 	})
 	f := newTroubledFleet(t, pg.DB(t))
 

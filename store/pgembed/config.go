@@ -77,6 +77,8 @@ func (c Config) settings() (map[string]string, error) {
 	}
 	if c.Throwaway {
 		all["fsync"] = "off"
+		// In its directory, with which it goes when we were killed.
+		all["dynamic_shared_memory_type"] = "mmap"
 		all["full_page_writes"] = "off"
 		all["shared_buffers"] = "64MB"
 		// In the data directory: what a killed server has there goes with it.

@@ -40,15 +40,7 @@ func NewBouncer(t testing.TB, databaseURL, mode string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "agentd-bouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	port, dir := Port(t), madeDir(t, bouncerPrefix)
 	config := filepath.Join(dir, "pgbouncer.ini")
 	password, _ := u.User.Password()
 	text := fmt.Sprintf(`[databases]
@@ -130,15 +122,6 @@ func unprivileged(cmd *exec.Cmd, paths ...string) error {
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	return nil
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil //nolint:forcetypeassert // of "tcp"
 }
 
 // answers returns when the database of a URL can be asked.

@@ -105,6 +105,8 @@ func (r *recorder) Cleanup(f func())         { r.cleanups = append(r.cleanups, f
 func (r *recorder) Errorf(format string, args ...any) {
 	r.errors = append(r.errors, fmt.Sprintf(format, args...))
 }
+func (r *recorder) Fatal(args ...any)                 { panic(fmt.Sprint(args...)) }
+func (r *recorder) Error(args ...any)                 { r.errors = append(r.errors, fmt.Sprint(args...)) }
 func (r *recorder) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func (r *recorder) end() {

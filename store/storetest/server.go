@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -33,23 +32,15 @@ type Server struct {
 func NewServer(t testing.TB, dir string, settings map[string]string) *Server {
 	t.Helper()
 	if dir == "" {
-		var err error
-		if dir, err = os.MkdirTemp("", "agentd-server-"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // another user has to get to what is in it
-			t.Fatal(err)
-		}
-	}
-	port, err := freePort()
-	if err != nil {
-		t.Fatal(err)
+		dir = madeDir(t, serverPrefix)
 	}
 	s := &Server{config: pgembed.Config{
-		DataDir: filepath.Join(dir, "pg"), Port: port,
-		// What is killed is the server and not its machine.
-		Settings: map[string]string{"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB", "autovacuum": "off"},
+		DataDir: filepath.Join(dir, "pg"), Port: Port(t),
+		// What is killed is the server and not its machine. And nothing of it may
+		// be left outside its directory when it is.
+		Settings: map[string]string{
+			"fsync": "off", "full_page_writes": "off", "shared_buffers": "64MB", "autovacuum": "off", "dynamic_shared_memory_type": "mmap",
+		},
 	}}
 	maps.Copy(s.config.Settings, settings)
 	s.Start(t)
