@@ -39,6 +39,10 @@ var importRules = []importRule{
 		from: []string{"hooks/stream/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
 	},
 	{
+		name: "hooks/guard imports only hooks and the standard library",
+		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+	},
+	{
 		name: "hooks/observe and hooks/rules import only hooks",
 		from: []string{"hooks/observe/...", "hooks/rules/..."}, deny: []string{"..."}, allow: []string{"hooks"},
 	},
@@ -306,6 +310,10 @@ func TestImportRules(t *testing.T) {
 		{"hooks/stream/a.go", local("hooks"), false},
 		{"hooks/stream/a.go", "github.com/google/uuid", true},
 		{"hooks/stream/a.go", local("loop"), true},
+		{"hooks/guard/a.go", local("hooks"), false},
+		{"hooks/guard/a.go", local("hooks/rules"), true},
+		{"hooks/guard/a.go", "github.com/google/uuid", true},
+		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},
 		{"hooks/rules/a.go", local("hooks"), false},
 		{"hooks/rules/a.go", local("loop"), true},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/guard"
 )
 
 // largeOrders lets a person decide about orders of more than 100.
@@ -30,7 +31,11 @@ func largeOrders(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCa
 }
 
 func Example() {
-	h := hooks.Hooks{BeforeToolCall: hooks.DenyTools("shell")}
+	h, err := guard.DenyTools(guard.DenyToolsConfig{Tools: []string{"shell"}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	h = h.Then(hooks.Hooks{
 		BeforeToolCall: hooks.Named("large-orders", "1", largeOrders,
 			hooks.InPhase(hooks.PhaseValidate), hooks.TimeLimit(200*time.Millisecond), hooks.Pure()),

@@ -154,12 +154,15 @@ func TestHandledIsOverruledByABlockAndNotByAnotherReply(t *testing.T) {
 	expect(t, "verdict", []any{v.Action, v.Reply, v.HookID}, []any{hooks.ActionHandled, "A", "a"})
 	expect(t, "decisions", told(ds), []string{"1/2 mutate a handled", "2/2 mutate a handled overruled"})
 
-	v, ds, err = hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Compose(two, hooks.MaxInputBytes(1)), hooks.Position{}, hooks.BeforeInput{Text: "hi"}, nil)
+	refuse := func(context.Context, hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+		return hooks.BeforeInputResult{Action: hooks.ActionBlock}, nil
+	}
+	v, ds, err = hooks.Ask(t.Context(), &hooks.Asker{}, hooks.Compose(two, hooks.Named("no", "1", refuse, hooks.InPhase(hooks.PhaseValidate))), hooks.Position{}, hooks.BeforeInput{Text: "hi"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "verdict", []any{v.Action, v.Reply, v.HookID}, []any{hooks.ActionBlock, "", "max-input-bytes"})
-	expect(t, "decisions", told(ds), []string{"1/3 mutate a handled overruled", "2/3 mutate a handled overruled", "3/3 validate max-input-bytes block"})
+	expect(t, "verdict", []any{v.Action, v.Reply, v.HookID}, []any{hooks.ActionBlock, "", "no"})
+	expect(t, "decisions", told(ds), []string{"1/3 mutate a handled overruled", "2/3 mutate a handled overruled", "3/3 validate no block"})
 }
 
 func TestNestingKeepsOrderPhasesAndARowPerHook(t *testing.T) {

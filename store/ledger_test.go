@@ -251,13 +251,17 @@ func TestLedgerRefusesWhatIsNoChain(t *testing.T) {
 	}
 }
 
+func mild(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+	return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
+}
+
 func TestLedgerRefusesChanges(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s := startStore(t, db, store.Options{})
 	id := newSession(t, s)
 	mustAppend(t, s, with(say(t, id, 1), loop.LedgerHead{}, full("", 0, hooks.GateBeforeInput, "i"), full("", 0, hooks.GateBeforeInput, "i")))
-	if err := s.PutHookSet(limit(t), hooks.Hooks{BeforeToolCall: hooks.DenyTools("rm")}.Set()); err != nil {
+	if err := s.PutHookSet(limit(t), hooks.Hooks{BeforeToolCall: hooks.Named("deny", "1", mild)}.Set()); err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{

@@ -33,8 +33,8 @@ func tellMore(t *testing.T, db *storetest.DB) {
 		looptest.Answer(looptest.Text("Done."), looptest.Finish(stream.FinishStop))),
 		looptest.Says("wipe", "oh no"), looptest.Says("stop", "stopped")))
 	s.checked(t, hooks.Hooks{
-		BeforeInput: hooks.MaxInputBytes(20),
-		BeforeToolCall: hooks.Compose(hooks.DenyTools("wipe"), hooks.Named("careful", "1",
+		BeforeInput: maxInputBytes(t, 20),
+		BeforeToolCall: hooks.Compose(denyTools(t, "wipe"), hooks.Named("careful", "1",
 			func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 				return hooks.BeforeToolCallResult{Action: hooks.ActionAsk}, nil
 			})),

@@ -26,13 +26,13 @@ func tellAll(t *testing.T, db *storetest.DB) {
 	t.Helper()
 	quiet := `{"text":"hi"}`
 	h := hooks.Hooks{
-		BeforeInput: hooks.MaxInputBytes(1000),
+		BeforeInput: maxInputBytes(t, 1000),
 		BeforeRunStart: hooks.Named("house-rules", "1", func(context.Context, hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
 			return hooks.BeforeRunStartResult{
 				Action: hooks.ActionTransform, Append: []hooks.HiddenMessage{{Role: hooks.RoleSystem, Text: "Be brief."}},
 			}, nil
 		}),
-		BeforeToolCall: hooks.Compose(hooks.DenyTools("wipe"), hooks.Named("quiet", "2",
+		BeforeToolCall: hooks.Compose(denyTools(t, "wipe"), hooks.Named("quiet", "2",
 			func(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 				if in.Call.Name != "send" {
 					return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil

@@ -8,13 +8,13 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/guard"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
 
 // gateFlags say what is checked before it happens, and what people are asked.
-// What embeds them sets the variable "denied", the default of DenyTools: a hook
-// at a gate of tools costs each answer that calls some a commit more, so a
-// server has none unless it is told to.
+// What embeds them sets the variable "denied", the default of DenyTools: a
+// server denies nothing unless it is told to.
 type gateFlags struct {
 	DenyTools       []string `default:"${denied}" env:"AGENTD_DENY_TOOLS" placeholder:"GLOB" help:"Block calls of tools with such a name."`
 	MaxInputBytes   int      `env:"AGENTD_MAX_INPUT_BYTES" placeholder:"N" help:"Refuse longer messages; 0 takes what the API takes."`
@@ -32,18 +32,18 @@ type gates struct {
 func (f gateFlags) gates() (gates, error) {
 	var g gates
 	if deny := present(f.DenyTools); len(deny) > 0 {
-		for _, glob := range deny {
-			if _, err := path.Match(glob, ""); err != nil {
-				return gates{}, badFlag("--deny-tools", "%q is no glob, such as memory_*", glob)
-			}
+		h, err := guard.DenyTools(guard.DenyToolsConfig{Tools: deny})
+		if err != nil {
+			return gates{}, badFlag("--deny-tools", "%s", problem(err))
 		}
-		g.hooks = g.hooks.Then(hooks.Hooks{BeforeToolCall: hooks.DenyTools(deny...)})
+		g.hooks = g.hooks.Then(h)
 	}
-	switch {
-	case f.MaxInputBytes < 0:
-		return gates{}, badFlag("--max-input-bytes", "%d is negative: give 0 or a positive number", f.MaxInputBytes)
-	case f.MaxInputBytes > 0:
-		g.hooks = g.hooks.Then(hooks.Hooks{BeforeInput: hooks.MaxInputBytes(f.MaxInputBytes)})
+	if f.MaxInputBytes != 0 {
+		h, err := guard.MaxInputBytes(guard.MaxInputBytesConfig{Bytes: f.MaxInputBytes})
+		if err != nil {
+			return gates{}, badFlag("--max-input-bytes", "%s", problem(err))
+		}
+		g.hooks = g.hooks.Then(h)
 	}
 	for _, rule := range present(f.ToolPermissions) {
 		glob, mode, _ := strings.Cut(rule, "=")
@@ -68,6 +68,15 @@ func present(list []string) []string {
 		}
 	}
 	return out
+}
+
+// problem is what is wrong with a guard's config: where it stands is the flag.
+func problem(err error) string {
+	var bad *guard.ConfigError
+	if errors.As(err, &bad) {
+		return bad.Problem
+	}
+	return err.Error()
 }
 
 func badFlag(flag, format string, args ...any) error {

@@ -24,7 +24,7 @@ func TestGateFlags(t *testing.T) {
 	for _, h := range g.hooks.Set().Hooks {
 		registered = append(registered, string(h.Gate)+" "+h.ID+" "+h.Config)
 	}
-	if want := []string{"BeforeInput max-input-bytes 9", "BeforeToolCall deny-tools rm memory_*"}; !slices.Equal(registered, want) {
+	if want := []string{`BeforeInput max-input-bytes {"bytes":9}`, `BeforeToolCall deny-tools {"tools":["rm","memory_*"]}`}; !slices.Equal(registered, want) {
 		t.Errorf("registered %q, want %q", registered, want)
 	}
 	if want := []loop.Permission{{Tools: "a", Mode: loop.PermissionAsk}, {Tools: "*", Mode: loop.PermissionDeny}}; !slices.Equal(g.permissions, want) {
@@ -58,7 +58,7 @@ func TestGateFlagsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
 		`--deny-tools: "a["`:                 {"--deny-tools", "b,a["},
-		`--max-input-bytes: -1`:              {"--max-input-bytes=-1"},
+		`--max-input-bytes: is -1`:           {"--max-input-bytes=-1"},
 		`--tool-permissions: "x"`:            {"--tool-permissions", "y=ask,x"},
 		`--tool-permissions: "x=maybe"`:      {"--tool-permissions", "x=maybe"},
 		`--tool-permissions: "[=ask"`:        {"--tool-permissions", "[=ask"},

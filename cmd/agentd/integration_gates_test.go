@@ -13,11 +13,30 @@ import (
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/guard"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
+
+func denyTools(t *testing.T, globs ...string) hooks.BeforeToolCallFunc {
+	t.Helper()
+	h, err := guard.DenyTools(guard.DenyToolsConfig{Tools: globs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.BeforeToolCall
+}
+
+func maxInputBytes(t *testing.T, n int) hooks.BeforeInputFunc {
+	t.Helper()
+	h, err := guard.MaxInputBytes(guard.MaxInputBytesConfig{Bytes: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.BeforeInput
+}
 
 // checked gives a stack hooks.
 func (s *stack) checked(t *testing.T, h hooks.Hooks) {

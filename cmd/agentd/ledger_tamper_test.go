@@ -44,7 +44,7 @@ func decidingStack(t *testing.T, db *storetest.DB) *stack {
 		looptest.Says("wipe", "oh no")))
 	s.checked(t, hooks.Hooks{
 		TransformContext: hooks.Named("höflich, \"2\" {}", "1", soften),
-		BeforeToolCall:   hooks.DenyTools("wipe"),
+		BeforeToolCall:   denyTools(t, "wipe"),
 	})
 	return s
 }

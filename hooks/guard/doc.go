@@ -1,0 +1,10 @@
+// Package guard holds the checks that agentd brings along: hooks that need a
+// configuration and no programming. Each is made by a function of its config,
+// which refuses one that cannot be meant with a [ConfigError].
+//
+// Those that only look at what they are handed are declared pure. Where options
+// are given they come after the guard's own, so that a host can give a guard
+// another id, a scope or a time limit.
+//
+// It imports hooks and the standard library.
+package guard
