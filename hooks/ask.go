@@ -58,7 +58,8 @@ func (a *Asker) now() time.Time {
 // transaction of what follows from the verdict.
 //
 // Hooks get copies. A changed value has to pass check, which is nil if any
-// value will do; one that does not is the failure of the hook that made it.
+// value will do and is called for what a [Shadow] would have made too; one that
+// does not pass is the failure of the hook that made it.
 // When ctx ends, whatever a hook said by then is void: Ask returns an error
 // that wraps ctx's cause, and no decisions. It returns no other error.
 //
@@ -76,18 +77,18 @@ func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In
 		return v, nil, nil
 	}
 	s := asking[In, Out]{asker: a, position: p, check: check, rules: rulesOf[p.Gate], length: len(chain), verdict: v}
-	s.decisions = make([]Decision, 0, len(chain))
+	s.asked = make([]*asked[In, Out], 0, len(chain))
 	s.encoded = encode(in)
 	for i, h := range chain {
-		if err := s.ask(ctx, i+1, h); err != nil {
-			return Verdict[In]{}, nil, fmt.Errorf("ask %s: %w", p.Gate, err)
-		}
-		if s.verdict.Action.ends() {
+		s.ask(ctx, i+1, h)
+		if ctx.Err() != nil || s.verdict.Action.ends() {
 			break
 		}
 	}
-	s.overrule()
-	return s.verdict, s.decisions, nil
+	if err := s.join(ctx); err != nil {
+		return Verdict[In]{}, nil, fmt.Errorf("ask %s: %w", p.Gate, err)
+	}
+	return s.verdict, s.told(), nil
 }
 
 // asking is one gate being asked.
@@ -101,41 +102,93 @@ type asking[In Input[In, Out], Out Result] struct {
 	// encoded is verdict.Value as JSON.
 	encoded []byte
 	// decider is the index of the hook that the verdict is from.
-	decider   int
-	decisions []Decision
+	decider int
+	asked   []*asked[In, Out]
+	// shadows are those that have not answered yet.
+	shadows sync.WaitGroup
+}
+
+// asked is one hook at the gate: what it was handed, and what it said.
+type asked[In Input[In, Out], Out Result] struct {
+	hook     *hook[In, Out]
+	decision Decision
+	value    In
+
+	out Out
+	err error
 }
 
 // taken is what became of one hook's answer.
-type taken struct {
+type taken[In any] struct {
 	answer  answer
 	changes []change
+	// value is what the hook leaves.
+	value   In
 	failure *Failure
 	// own says that the failure is told in the hook's own words.
 	own bool
 }
 
-func (s *asking[In, Out]) ask(ctx context.Context, index int, h *hook[In, Out]) error {
+// ask asks a hook, and takes its answer unless it is a shadow.
+func (s *asking[In, Out]) ask(ctx context.Context, index int, h *hook[In, Out]) {
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return
 	}
-	d := s.decision(index, h.Registration)
-	start := s.asker.now()
-	out, queue, err := call(context.WithValue(ctx, decisionKey{}, d.ID), s.asker, h, s.verdict.Value.clone())
-	if ctx.Err() != nil {
-		return ended(ctx)
+	a := &asked[In, Out]{hook: h, decision: s.decision(index, h.Registration), value: s.verdict.Value}
+	s.asked = append(s.asked, a)
+	if h.Shadow {
+		s.beside(ctx, a)
+		return
 	}
-	end := s.asker.now()
-	d.At, d.Queue, d.Latency = end.UTC().Truncate(time.Microsecond), queue, end.Sub(start)
+	if a.call(ctx, s.asker); ctx.Err() == nil {
+		s.complete(a)
+	}
+}
 
-	var t taken
-	if err != nil {
-		t.failure, t.own = failureOf(err), true
+func (a *asked[In, Out]) call(ctx context.Context, asker *Asker) {
+	d, start := &a.decision, asker.now()
+	a.out, d.Queue, a.err = call(context.WithValue(ctx, decisionKey{}, d.ID), asker, a.hook, a.value.clone())
+	end := asker.now()
+	d.At, d.Latency = end.UTC().Truncate(time.Microsecond), end.Sub(start)
+}
+
+// complete judges what a hook said. Only of a shadow it ends there.
+func (s *asking[In, Out]) complete(a *asked[In, Out]) {
+	var t taken[In]
+	if a.err != nil {
+		t = taken[In]{value: a.value, failure: failureOf(a.err), own: true}
 	} else {
-		t = s.take(h.Registration, out)
+		t = s.take(a.hook.Registration, a.value, a.out)
 	}
-	s.settle(&d, h.Registration, t)
-	s.decisions = append(s.decisions, d)
-	return nil
+	d := &a.decision
+	reason := s.settle(d, a.hook.Registration, t)
+	left, encoded := t.value, []byte(nil)
+	if d.Action.ends() {
+		left = left.barred()
+	}
+	d.OutputSHA256, d.OutputBytes = d.InputSHA256, d.InputBytes
+	if len(t.changes) > 0 || d.Action.ends() {
+		encoded = encode(left)
+		d.OutputSHA256, d.OutputBytes = sha256.Sum256(encoded), len(encoded)
+	}
+	if a.hook.Shadow {
+		return
+	}
+	s.verdict.Value = left
+	if encoded != nil {
+		s.encoded = encoded
+	}
+	s.raise(*d, reason, cleanText(t.answer.reply))
+}
+
+// told are the decisions, in the order of the chain.
+func (s *asking[In, Out]) told() []Decision {
+	decisions := make([]Decision, 0, len(s.asked))
+	for _, a := range s.asked {
+		decisions = append(decisions, a.decision)
+	}
+	s.overrule(decisions)
+	return decisions
 }
 
 // ended is why ctx ended; it is both the kind of end and its cause.
@@ -155,27 +208,29 @@ func (s *asking[In, Out]) decision(index int, r Registration) Decision {
 		Effective: true, Outcome: OutcomeOK, FailurePolicy: r.OnFailure, Deadline: r.TimeLimit,
 	}
 	d.InputSHA256, d.InputBytes = sha256.Sum256(s.encoded), len(s.encoded)
+	if r.Shadow {
+		d.Effective, d.FailurePolicy = false, FailShadow
+	}
 	return d
 }
 
-// take judges an answer and makes the changes that it asks for.
-func (s *asking[In, Out]) take(r Registration, out Out) taken {
+// take judges an answer and makes the changes of value that it asks for.
+func (s *asking[In, Out]) take(r Registration, value In, out Out) taken[In] {
 	a := out.answer()
 	if f := s.judge(r, a); f != nil {
-		return taken{failure: f}
+		return taken[In]{value: value, failure: f}
 	}
 	if a.action != ActionTransform {
-		return taken{answer: a}
+		return taken[In]{value: value, answer: a}
 	}
-	value, changes, err := s.verdict.Value.accept(out)
+	changed, changes, err := value.accept(out)
 	if err == nil && s.check != nil && len(changes) > 0 {
-		err = s.check(value)
+		err = s.check(changed)
 	}
 	if err != nil {
-		return taken{failure: &Failure{Outcome: OutcomeUnappliable, Err: err}}
+		return taken[In]{value: value, failure: &Failure{Outcome: OutcomeUnappliable, Err: err}}
 	}
-	s.verdict.Value = value
-	return taken{answer: a, changes: changes}
+	return taken[In]{value: changed, answer: a, changes: changes}
 }
 
 // maxCode bounds reason codes and rule names, in bytes: they are columns.
@@ -202,9 +257,9 @@ func (s *asking[In, Out]) judge(r Registration, a answer) *Failure {
 	return nil
 }
 
-// settle completes the decision with what became of the answer, and the
-// verdict with the decision.
-func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
+// settle completes the decision with what became of the answer. It returns the
+// reason that users and models may read.
+func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken[In]) Reason {
 	reason := Reason{Code: cleanText(t.answer.reason.Code), Text: cleanText(t.answer.reason.Text), Rule: cleanText(t.answer.reason.Rule)}
 	d.Action, d.ReasonCode, d.RuleID = t.answer.action, reason.Code, reason.Rule
 	d.FieldsChanged = fieldsOf(t.changes)
@@ -220,20 +275,13 @@ func (s *asking[In, Out]) settle(d *Decision, r Registration, t taken) {
 		}
 		reason = f.shown(r.ID)
 		if r.OnFailure == FailOpen {
-			d.Action, d.FailedOpen = ActionContinue, true
+			d.Action, d.FailedOpen = ActionContinue, !r.Shadow
 		}
 	}
 	if d.RuleID == "" && r.Kind == KindRule {
 		d.RuleID = shorten(r.ID, maxCode)
 	}
-	if d.Action.ends() {
-		s.verdict.Value = s.verdict.Value.barred()
-	}
-	if len(t.changes) > 0 || d.Action.ends() {
-		s.encoded = encode(s.verdict.Value)
-	}
-	d.OutputSHA256, d.OutputBytes = sha256.Sum256(s.encoded), len(s.encoded)
-	s.raise(*d, reason, cleanText(t.answer.reply))
+	return reason
 }
 
 // maxFailureText bounds what is recorded of a failure, in bytes.
@@ -271,9 +319,12 @@ func (s *asking[In, Out]) raise(d Decision, reason Reason, reply string) {
 // overrule marks the answers that a stronger one, or an earlier one of the
 // same kind, left without effect. A transform keeps its effect: what others
 // judged is what it made.
-func (s *asking[In, Out]) overrule() {
-	for i := range s.decisions {
-		d := &s.decisions[i]
+func (s *asking[In, Out]) overrule(decisions []Decision) {
+	for i := range decisions {
+		d := &decisions[i]
+		if d.Shadow() {
+			continue
+		}
 		switch d.Action {
 		case ActionAsk:
 			d.Effective = s.verdict.Action == ActionAsk

@@ -11,10 +11,12 @@ import (
 // asked any more: each of them holds a goroutine for as long as it likes.
 const maxLeft = 64
 
-// leftKey is a hook as the count of hanging calls knows it.
+// leftKey is a hook as the count of hanging calls knows it. A shadow that hangs
+// does not count against a hook in force that is called the same.
 type leftKey struct {
-	gate Gate
-	id   string
+	gate   Gate
+	id     string
+	shadow bool
 }
 
 // Abandoned returns how many calls of hooks are still running although nobody
@@ -76,7 +78,7 @@ type called[Out any] struct {
 // call calls h in a goroutine of its own and waits no longer than its limit.
 // If ctx ended by then, what it returns means nothing.
 func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[In, Out], in In) (out Out, queue time.Duration, err error) {
-	key := leftKey{gate: h.Gate, id: h.ID}
+	key := leftKey{gate: h.Gate, id: h.ID, shadow: h.Shadow}
 	if n := a.hanging(key); n >= maxLeft {
 		return out, 0, failf(OutcomeUnavailable, "%d calls of the hook hang", n)
 	}

@@ -40,6 +40,9 @@ const (
 	FailClosed FailurePolicy = "closed"
 	// FailOpen goes on with the value as it was before the hook.
 	FailOpen FailurePolicy = "open"
+	// FailShadow is recorded of a hook in [Shadow], whose failure comes to
+	// nothing. No hook is registered with it.
+	FailShadow FailurePolicy = "shadow"
 )
 
 // DefaultTimeLimit is how long a hook has where nothing else is said.
@@ -69,6 +72,8 @@ type Registration struct {
 	Pure bool `json:"pure,omitempty"`
 	// Only is what the hook is about, nil for everything.
 	Only *Scope `json:"only,omitempty"`
+	// Shadow is what [Shadow] declares.
+	Shadow bool `json:"shadow,omitempty"`
 }
 
 // Option changes a [Registration] before it is used.

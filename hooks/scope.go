@@ -21,6 +21,12 @@ type Scope struct {
 // is not asked it has no decision, and no place in the chain either.
 func Only(s Scope) Option { return func(r *Registration) { r.Only = &s } }
 
+// Binds reports whether the hook is asked about a call of that tool in run, and
+// what it answers counts. Of a run only tenant and agent are looked at.
+func (r Registration) Binds(run RunRef, tool string) bool {
+	return !r.Shadow && r.Only.covers(subjectOf(run).calling(&ToolCall{Name: tool}))
+}
+
 // subject is what a scope looks at.
 type subject struct {
 	tenant, agent string

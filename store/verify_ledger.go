@@ -16,8 +16,8 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// hookSets says at which gates a hook set has hooks, by digest.
-type hookSets map[string]map[hooks.Gate]bool
+// hookSets has the hooks at each gate of a hook set, by digest.
+type hookSets map[string]map[hooks.Gate][]hooks.Registration
 
 func readHookSets(ctx context.Context, tx pgx.Tx, report *Report) (hookSets, error) {
 	rows, _ := tx.Query(ctx, `
@@ -36,9 +36,9 @@ func readHookSets(ctx context.Context, tx pgx.Tx, report *Report) (hookSets, err
 		if err := json.Unmarshal(list, &registered); err != nil {
 			return struct{}{}, fmt.Errorf("hook set %s: %w", digest, err)
 		}
-		sets[digest] = map[hooks.Gate]bool{}
+		sets[digest] = map[hooks.Gate][]hooks.Registration{}
 		for _, r := range registered {
-			sets[digest][r.Gate] = true
+			sets[digest][r.Gate] = append(sets[digest][r.Gate], r)
 		}
 		return struct{}{}, nil
 	})
@@ -147,6 +147,7 @@ func (c *chain) add(l *decisionLine) error {
 		c.decided(audit.Decision{
 			ID: orZero(l.DecisionID), RunID: orZero(l.RunID), WorkerID: orZero(l.WorkerID), Epoch: orZero(l.Epoch),
 			LedgerSeq: l.LedgerSeq, EventSeq: eventSeq,
+			Shadow: hooks.FailurePolicy(orZero(l.FailurePolicy)) == hooks.FailShadow, Effective: orZero(l.Effective), FailedOpen: orZero(l.FailedOpen),
 		})
 	}
 	c.hashes[l.LedgerSeq], c.eventSeqs[l.LedgerSeq] = c.links.hash, eventSeq
@@ -193,10 +194,14 @@ func (c *chain) note(s loop.State, e event.Event, p event.Payload) {
 		})
 		return
 	}
-	if revision := revisionOf(run, callID); gates[hooks.GateBeforeToolCall] && revision > 0 {
+	binds := func(gate hooks.Gate) bool {
+		ref, tool := hooks.RunRef{TenantID: s.TenantID, Agent: run.Agent}, toolOf(run, callID)
+		return slices.ContainsFunc(gates[gate], func(r hooks.Registration) bool { return r.Binds(ref, tool) })
+	}
+	if revision := revisionOf(run, callID); revision > 0 && binds(hooks.GateBeforeToolCall) {
 		c.started = append(c.started, start{asked{hooks.GateBeforeToolCall, callID, revision}, e.Seq})
 	}
-	if gates[hooks.GateBeforeExecute] && attempt > 0 {
+	if attempt > 0 && binds(hooks.GateBeforeExecute) {
 		c.started = append(c.started, start{asked{hooks.GateBeforeExecute, callID, attempt}, e.Seq})
 	}
 }
@@ -228,6 +233,17 @@ func revisionOf(r loop.Run, callID string) int {
 		}
 	}
 	return 0
+}
+
+// toolOf is the tool that a call of the run's turn is of.
+func toolOf(r loop.Run, callID string) string {
+	t, _ := r.Turn()
+	for _, k := range t.Calls {
+		if k.ID == callID {
+			return k.Name
+		}
+	}
+	return ""
 }
 
 // judge looks for the decisions behind the starts of an append, which ended

@@ -35,8 +35,10 @@ type ExampleFailure struct {
 func (set *Set) Test(ctx context.Context) (Report, error) {
 	var rep Report
 	for _, r := range set.rules {
+		inForce := *r
+		inForce.Shadow = false
 		for _, e := range r.examples {
-			if err := set.try(ctx, &rep, e, []*rule{r}, r); err != nil {
+			if err := set.try(ctx, &rep, e, []*rule{&inForce}, r); err != nil {
 				return rep, err
 			}
 		}
@@ -162,9 +164,9 @@ func (w expectation) failed(got came) []string {
 	var out []string
 	met := w.outcome == hooks.OutcomeOK
 	for _, d := range got.decisions {
-		switch d.Outcome {
-		case hooks.OutcomeOK:
-		case w.outcome:
+		switch {
+		case d.Outcome == hooks.OutcomeOK, d.Shadow():
+		case d.Outcome == w.outcome:
 			met = true
 		default:
 			out = append(out, fmt.Sprintf("outcome: expected %s, got %s of rule %s: %s", w.outcome, d.Outcome, d.RuleID, orNothing(d.Payload.Reason)))

@@ -29,8 +29,11 @@ type Rule struct {
 	// OnFailure is what becomes of what it is asked about when it fails.
 	OnFailure hooks.FailurePolicy
 	TimeLimit time.Duration
-	// Digest is the SHA-256 of the rule in hex, without its examples and
-	// whatever stands between its words; Version is the beginning of it.
+	// Shadow says that it is only tried: see [hooks.Shadow].
+	Shadow bool
+	// Digest is the SHA-256 of the rule in hex, without its examples, whether it
+	// is a shadow, and whatever stands between its words; Version is the
+	// beginning of it. So a rule that is put in force is the one that was tried.
 	Version, Digest string
 	// Pure is false if the rule looks at the time, or into a time zone.
 	Pure bool
@@ -82,7 +85,7 @@ func (s *source) readRule(n *yaml.Node) *rule {
 		return nil
 	}
 	config := s.plain(n)
-	config.object.members = slices.DeleteFunc(config.object.members, func(m member) bool { return m.name == "examples" })
+	config.object.members = slices.DeleteFunc(config.object.members, func(m member) bool { return m.name == "examples" || m.name == "shadow" })
 	r.config = config.String()
 	sum := sha256.Sum256([]byte(r.config))
 	r.Digest = hex.EncodeToString(sum[:])
@@ -115,6 +118,7 @@ func (c *compiler) keys() map[string]func(*yaml.Node) {
 			r.OnFailure = hooks.FailurePolicy(c.word(n, "on_failure", string(hooks.FailClosed), string(hooks.FailOpen)))
 		},
 		"timeout":  func(n *yaml.Node) { r.TimeLimit = c.duration(n) },
+		"shadow":   func(n *yaml.Node) { r.Shadow = c.boolean(n, "shadow") },
 		"examples": func(n *yaml.Node) { r.examples = c.examples(n, r.gate) },
 	}
 	for _, key := range actions {
@@ -197,6 +201,9 @@ func (r *rule) options() []hooks.Option {
 	}
 	if r.Pure {
 		opts = append(opts, hooks.Pure())
+	}
+	if r.Shadow {
+		opts = append(opts, hooks.Shadow())
 	}
 	if s := r.Scope; len(s.Tools)+len(s.Agents)+len(s.Tenants) > 0 {
 		opts = append(opts, hooks.Only(s))

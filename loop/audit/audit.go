@@ -13,11 +13,16 @@ type Decision struct {
 	Epoch     int64
 	LedgerSeq int64
 	EventSeq  int64
+	// Shadow says that the hook was only tried.
+	Shadow, Effective, FailedOpen bool
 }
 
 // DecisionOf takes a decision from the ledger.
 func DecisionOf(r loop.LedgerRow) Decision {
-	return Decision{ID: r.ID, RunID: r.RunID, WorkerID: r.WorkerID, Epoch: r.Epoch, LedgerSeq: r.LedgerSeq, EventSeq: r.EventSeq}
+	return Decision{
+		ID: r.ID, RunID: r.RunID, WorkerID: r.WorkerID, Epoch: r.Epoch, LedgerSeq: r.LedgerSeq, EventSeq: r.EventSeq,
+		Shadow: r.Shadow(), Effective: r.Effective, FailedOpen: r.FailedOpen,
+	}
 }
 
 // Check is the whole log of one session against all rules. Deltas may be
@@ -129,6 +134,8 @@ func (a *Auditor) Decided(d Decision) {
 		a.decision(d, "decision "+d.ID+" is recorded twice")
 	case d.EventSeq < a.lastSeq:
 		a.decision(d, "it belongs to an event before that of the decision before it")
+	case d.Shadow && (d.Effective || d.FailedOpen):
+		a.decision(d, "a shadow had an effect")
 	}
 	a.decided[d.ID], a.lastSeq = true, d.EventSeq
 	a.due = append(a.due, d)

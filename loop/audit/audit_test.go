@@ -250,6 +250,8 @@ func TestEachBrokenRuleIsNamed(t *testing.T) {
 		"another run":                     {audit.RuleDecision, "is about run", func(w *written) { w.decisions[0].RunID = "x" }},
 		"before the claim":                {audit.RuleDecision, "not claimed", func(w *written) { w.decisions[0].EventSeq = 4 }},
 		"another lease":                   {audit.RuleDecision, "had the run under", func(w *written) { w.decisions[0].Epoch++ }},
+		"a shadow has an effect":          {audit.RuleDecision, "a shadow", func(w *written) { w.decisions[0].Shadow = true }},
+		"a shadow opens":                  {audit.RuleDecision, "a shadow", func(w *written) { d := &w.decisions[0]; d.Shadow, d.Effective, d.FailedOpen = true, false, true }},
 		"of no run":                       {audit.RuleDecision, "a worker recorded it", func(w *written) { w.decisions[0].RunID = "" }},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {

@@ -37,7 +37,7 @@ const (
 	// call, none is open when its run ends, and who waits says for which.
 	RuleApproval Rule = "approval"
 	// RuleDecision: a decision is recorded once, with an event of its run, under
-	// the lease that the run had then.
+	// the lease that the run had then. That of a shadow has no effect.
 	RuleDecision Rule = "decision"
 )
 

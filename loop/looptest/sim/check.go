@@ -36,11 +36,13 @@ func (w *world) checkLease(a *actor, was loop.State, epoch int64, events []event
 	}
 }
 
-// checkTogether: what follows from a decision is written with it.
+// checkTogether: what follows from a decision is written with it, and what a
+// shadow says leads to nothing.
 func (w *world) checkTogether(app loop.Append, events []event.Event) {
-	has := func(g hooks.Gate, subject string, attempt int) bool {
+	has := func(g hooks.Gate, subject string, attempt int, said []hooks.Action) bool {
 		return slices.ContainsFunc(app.Ledger, func(r loop.LedgerRow) bool {
-			return r.Gate == g && (subject == "" || r.Subject == subject) && (attempt == 0 || r.Attempt == attempt)
+			return !r.Shadow() && r.Gate == g && (subject == "" || r.Subject == subject) && (attempt == 0 || r.Attempt == attempt) &&
+				(said == nil || slices.Contains(said, r.Action))
 		})
 	}
 	for _, e := range events {
@@ -51,28 +53,29 @@ func (w *world) checkTogether(app loop.Append, events []event.Event) {
 		}
 		var gate hooks.Gate
 		var subject string
+		var said []hooks.Action // nil is whatever it is
 		attempt := 0
 		switch p := p.(type) {
 		case event.InputBlocked:
-			gate, subject = hooks.GateBeforeInput, p.InputID
+			gate, subject, said = hooks.GateBeforeInput, p.InputID, []hooks.Action{hooks.ActionBlock}
 		case event.InputHandled:
-			gate, subject = hooks.GateBeforeInput, p.InputID
+			gate, subject, said = hooks.GateBeforeInput, p.InputID, []hooks.Action{hooks.ActionHandled}
 		case event.RunPrepared:
-			gate, subject = hooks.GateBeforeRunStart, e.RunID
+			gate, subject, said = hooks.GateBeforeRunStart, e.RunID, []hooks.Action{hooks.ActionTransform}
 		case event.ModelRequested:
 			gate, attempt = hooks.GateTransformContext, p.Attempt
 		case event.ToolStarted:
 			gate, subject, attempt = hooks.GateBeforeExecute, p.CallID, p.Attempt
 		case event.ToolBlocked:
-			gate, subject = hooks.Gate(p.By), p.CallID
+			gate, subject, said = hooks.Gate(p.By), p.CallID, []hooks.Action{hooks.ActionBlock, hooks.ActionTerminate, hooks.ActionAsk}
 		case event.ApprovalRequested:
-			gate, subject = hooks.Gate(p.By), p.CallID
+			gate, subject, said = hooks.Gate(p.By), p.CallID, []hooks.Action{hooks.ActionAsk, hooks.ActionTransform}
 		case event.ToolResult:
 			if r := p.Reason; r == "" || r == hooks.ReasonToolError || r == hooks.ReasonWithheld {
 				gate, subject = hooks.GateAfterToolCall, p.CallID
 			}
 		}
-		if _, asked := w.script.gates[gate]; asked && !has(gate, subject, attempt) {
+		if _, asked := w.script.gates[gate]; asked && !has(gate, subject, attempt, said) {
 			w.violated("decision", "%s is written without what %s said of it", e.Type, gate)
 		}
 	}

@@ -26,8 +26,8 @@ type script struct {
 	answerIn  time.Duration
 }
 
-// gateOf is the hook at a gate.
-type gateOf struct{ pure, stubborn bool }
+// gateOf is the hook at a gate, and whether there is one in shadow before it.
+type gateOf struct{ pure, stubborn, shadow bool }
 
 func drawScript(src *source) script {
 	s := script{
@@ -41,7 +41,7 @@ func drawScript(src *source) script {
 		hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall,
 	} {
 		if src.rarely(40) {
-			s.gates[g] = gateOf{pure: src.draw(2) == 0, stubborn: src.rarely(10)}
+			s.gates[g] = gateOf{pure: src.draw(2) == 0, stubborn: src.rarely(10), shadow: src.rarely(30)}
 		}
 	}
 	s.onUnknown = []loop.UnknownPolicy{loop.UnknownReport, loop.UnknownAsk, loop.UnknownFail}[src.oneOf(50, 35, 15)]
