@@ -24,6 +24,9 @@ LDFLAGS := -X main.version=$(VERSION)
 # memory and disk long before they run out of cores.
 TEST_P ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -le 3 ] || n=3; echo $$((n + 1)))
 TEST_TIMEOUT ?= 10m
+# How many cases of each property are drawn; another seed each time.
+RAPID_CHECKS ?= 40
+export RAPID_CHECKS
 TESTFLAGS ?=
 PKG ?= ./...
 
@@ -56,11 +59,12 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
-FULL_SIZE := $(FULL_SIZE)|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded|TestABuildThatIsBrokenIsCaught
+FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded|TestABuildThatIsBrokenIsCaught
+FULL_SIZE := $(FULL_SIZE)|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestADraftLeadsToWhatItsEventsFoldTo
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' -v ./cmd/agentd ./cmd/faults ./store ./hooks/rules
+	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' -v ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules
 
 SCHEDULES ?= 2000
 SEED ?= 1

@@ -23,7 +23,7 @@ func gateKills() int {
 	if fullSize() {
 		return 6
 	}
-	return 3
+	return 2
 }
 
 // newWitnessed is a fleet whose hooks write down what they are asked. The tool

@@ -15,7 +15,7 @@ import (
 )
 
 // soon is a limit that a silent provider exceeds, never one that does not.
-const soon, never = 150 * time.Millisecond, time.Hour
+const soon, never = 2 * time.Second, time.Hour
 
 // silences are the places at which a provider falls silent for good, and what
 // it had shown by then.
@@ -29,23 +29,23 @@ var silences = map[string]struct {
 }{
 	"before the headers": {
 		openaitest.Text("Hi."), openaitest.BeforeHeaders, nil,
-		openai.Config{FirstByteTimeout: soon, IdleTimeout: never}, "sent nothing for 150ms",
+		openai.Config{FirstByteTimeout: soon, IdleTimeout: never}, "sent nothing for 2s",
 	},
 	"behind the headers": {
 		openaitest.Text("Hi."), 0, nil,
-		openai.Config{FirstByteTimeout: soon, IdleTimeout: never}, "sent nothing for 150ms",
+		openai.Config{FirstByteTimeout: soon, IdleTimeout: never}, "sent nothing for 2s",
 	},
 	"behind a piece of text": {
 		openaitest.Fixture("stall"), openaitest.AtEnd, []string{cutOff + "thinking"},
-		openai.Config{FirstByteTimeout: never, IdleTimeout: soon}, "went silent for 150ms",
+		openai.Config{FirstByteTimeout: never, IdleTimeout: soon}, "went silent for 2s",
 	},
 	"behind a piece of a call": {
 		openaitest.Answer{Body: openaitest.FixtureBytes("no_index_sequential")[:900]}, openaitest.AtEnd, nil,
-		openai.Config{FirstByteTimeout: never, IdleTimeout: soon}, "went silent for 150ms",
+		openai.Config{FirstByteTimeout: never, IdleTimeout: soon}, "went silent for 2s",
 	},
 	"but for keep-alives": {
 		openaitest.Answer{Body: []byte(strings.Repeat(": ping\n\n", 100_000)), Every: 8, Pause: 5 * time.Millisecond}, openaitest.AtEnd, nil,
-		openai.Config{FirstByteTimeout: never, IdleTimeout: never, DataTimeout: soon}, "150ms",
+		openai.Config{FirstByteTimeout: never, IdleTimeout: never, DataTimeout: soon}, "for 2s",
 	},
 }
 

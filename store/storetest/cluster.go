@@ -64,6 +64,9 @@ func (c *cluster) start() (*pgembed.Server, error) {
 			"autovacuum":       "off",
 		},
 	})
+	if c.err == nil {
+		c.err = hastily(ctx, c.server.URL("postgres"))
+	}
 	return c.server, c.err
 }
 
@@ -83,7 +86,8 @@ func (c *cluster) create(ctx context.Context, name string, empty bool) (string, 
 		}
 		from = template
 	}
-	err = admin(ctx, server, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s`, pgx.Identifier{name}.Sanitize(), from))
+	// The other strategy writes all of it to the log as well.
+	err = admin(ctx, server, fmt.Sprintf(`CREATE DATABASE %s TEMPLATE %s STRATEGY file_copy`, pgx.Identifier{name}.Sanitize(), from))
 	if err != nil {
 		return "", fmt.Errorf("create database: %w", err)
 	}

@@ -67,6 +67,11 @@ func (s *Server) Start(t testing.TB) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.pg == nil { // else it still knows
+		if err := hastily(ctx, pg.URL("postgres")); err != nil {
+			t.Errorf("storetest: %v", err)
+		}
+	}
 	s.pg = pg
 }
 
