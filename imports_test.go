@@ -43,8 +43,16 @@ var importRules = []importRule{
 		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
 	},
 	{
-		name: "hooks/observe and hooks/rules import only hooks",
-		from: []string{"hooks/observe/...", "hooks/rules/..."}, deny: []string{"..."}, allow: []string{"hooks"},
+		name: "hooks/observe imports only hooks",
+		from: []string{"hooks/observe/..."}, deny: []string{"..."}, allow: []string{"hooks"},
+	},
+	{
+		name: "hooks/rules imports only hooks and hooks/yamlfile",
+		from: []string{"hooks/rules/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/yamlfile"},
+	},
+	{
+		name: "hooks/yamlfile imports nothing of this module",
+		from: []string{"hooks/yamlfile/..."}, deny: []string{"..."},
 	},
 	{
 		// Events name lanes and finish reasons, whose vocabulary is hooks/stream.
@@ -143,10 +151,10 @@ const (
 var families = []string{"hooks", "loop", "loop/model", "loop/tool", "store", "api"}
 
 // sharedSibling reports what siblings may import: vocabularies, what all models
-// over HTTP do alike, and the SDK that the plugin host serves.
+// over HTTP do alike, how files are read, and the SDK that the plugin host serves.
 func sharedSibling(family, from, to string) bool {
 	switch family + "/" + to {
-	case "loop/event", "api/gen", "loop/model/wire":
+	case "loop/event", "api/gen", "loop/model/wire", "hooks/yamlfile":
 		return true
 	case "hooks/plugin":
 		return from == "pluginhost"
@@ -316,6 +324,8 @@ func TestImportRules(t *testing.T) {
 		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},
 		{"hooks/rules/a.go", local("hooks"), false},
+		{"hooks/rules/a.go", local("hooks/yamlfile"), false},
+		{"hooks/yamlfile/a.go", local("hooks"), true},
 		{"hooks/rules/a.go", local("loop"), true},
 		{"hooks/plugin/a.go", local("hooks/plugin/pluginv1"), false},
 		{"hooks/plugin/a.go", local("hooks/pluginhost"), true},

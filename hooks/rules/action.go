@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // said is what a rule comes to: a result of any gate. A gate takes of it what it
@@ -55,7 +56,7 @@ func (a says) do(ctx context.Context, v *vars, out *said) error {
 		out.reply = s
 		return nil
 	}
-	out.reason.Text = cut(s, limit)
+	out.reason.Text = yamlfile.Cut(s, limit)
 	return nil
 }
 
@@ -110,14 +111,14 @@ func (a transforms) change(key string, patch value, v *vars, out *said) (err err
 // patched is a JSON object after a merge patch.
 func patched(text string, patch value) (*string, error) {
 	if patch.object == nil {
-		return nil, fmt.Errorf("expected an object, not %s", cut(patch.String(), 40))
+		return nil, fmt.Errorf("expected an object, not %s", yamlfile.Cut(patch.String(), 40))
 	}
 	target, err := decode(text)
 	if err != nil {
 		return nil, err
 	}
 	if target.object == nil {
-		return nil, fmt.Errorf("what is to be changed is no JSON object: %s", cut(text, 40))
+		return nil, fmt.Errorf("what is to be changed is no JSON object: %s", yamlfile.Cut(text, 40))
 	}
 	s := merge(target, patch).String()
 	return &s, nil
@@ -130,7 +131,7 @@ func asText(v value) (*string, error) {
 		return &s, nil
 	}
 	if v.object != nil || v.isArray || v.isNull() {
-		return nil, fmt.Errorf("expected a text, not %s", cut(v.String(), 40))
+		return nil, fmt.Errorf("expected a text, not %s", yamlfile.Cut(v.String(), 40))
 	}
 	return &v.raw, nil
 }
@@ -138,14 +139,14 @@ func asText(v value) (*string, error) {
 func asBool(v value) (*bool, error) {
 	b := v.raw == "true"
 	if !b && v.raw != "false" {
-		return nil, fmt.Errorf("expected true or false, not %s", cut(v.String(), 40))
+		return nil, fmt.Errorf("expected true or false, not %s", yamlfile.Cut(v.String(), 40))
 	}
 	return &b, nil
 }
 
 func asTexts(v value) (*[]string, error) {
 	if !v.isArray {
-		return nil, fmt.Errorf("expected a list, not %s", cut(v.String(), 40))
+		return nil, fmt.Errorf("expected a list, not %s", yamlfile.Cut(v.String(), 40))
 	}
 	out := []string{}
 	for _, e := range v.array {
@@ -160,13 +161,13 @@ func asTexts(v value) (*[]string, error) {
 
 func asMessages(v value) ([]hooks.HiddenMessage, error) {
 	if !v.isArray {
-		return nil, fmt.Errorf("expected a list, not %s", cut(v.String(), 40))
+		return nil, fmt.Errorf("expected a list, not %s", yamlfile.Cut(v.String(), 40))
 	}
 	var out []hooks.HiddenMessage
 	for _, e := range v.array {
 		role, text := "", ""
 		if e.object == nil {
-			return nil, fmt.Errorf("expected role and text, not %s", cut(e.String(), 40))
+			return nil, fmt.Errorf("expected role and text, not %s", yamlfile.Cut(e.String(), 40))
 		}
 		for _, m := range e.object.members {
 			s, err := asText(m.value)
@@ -179,7 +180,7 @@ func asMessages(v value) ([]hooks.HiddenMessage, error) {
 			case "text":
 				text = *s
 			default:
-				return nil, fmt.Errorf("a message has role and text, and no %s", cut(m.name, maxIDBytes))
+				return nil, fmt.Errorf("a message has role and text, and no %s", yamlfile.Cut(m.name, yamlfile.MaxIDBytes))
 			}
 		}
 		out = append(out, hooks.HiddenMessage{Role: hooks.Role(role), Text: text})
@@ -189,7 +190,7 @@ func asMessages(v value) ([]hooks.HiddenMessage, error) {
 
 func asHeaders(v value) (set []hooks.Header, remove []string, err error) {
 	if v.object == nil {
-		return nil, nil, fmt.Errorf("expected names and values, not %s", cut(v.String(), 40))
+		return nil, nil, fmt.Errorf("expected names and values, not %s", yamlfile.Cut(v.String(), 40))
 	}
 	for _, m := range v.object.members {
 		if m.value.isNull() {
@@ -235,11 +236,11 @@ func (c *compiler) transform(n *yaml.Node) action {
 			a.members = append(a.members, mouldMember{key, m})
 		}
 	}
-	if !c.fields(n, "transform at "+string(c.gate.name), known) || !ok {
+	if !c.Fields(n, "transform at "+string(c.gate.name), known) || !ok {
 		return nil
 	}
 	if len(a.members) == 0 {
-		c.errorAt(n, "transform changes nothing; expected %s", strings.Join(c.gate.changes, " or "))
+		c.ErrorAt(n, "transform changes nothing; expected %s", strings.Join(c.gate.changes, " or "))
 		return nil
 	}
 	return a
@@ -274,7 +275,7 @@ func (c *compiler) shaped(key string, n *yaml.Node) *mould {
 		fits, want = m.object && len(m.members) > 0, "an object to merge into the one that is there"
 	}
 	if !fits && !dynamic {
-		c.errorAt(n, "transform.%s is %s; expected %s", key, kindOf(n), want)
+		c.ErrorAt(n, "transform.%s is %s; expected %s", key, yamlfile.KindOf(n), want)
 		return nil
 	}
 	return m

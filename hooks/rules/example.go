@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // example is one case that stands beside the rules.
@@ -46,7 +47,7 @@ var outcomes = []string{
 // examples reads a list of them. A nil gate has each say its own.
 func (c *compiler) examples(n *yaml.Node, of *gate) []*example {
 	if n.Kind != yaml.SequenceNode {
-		c.errorAt(n, "expected examples as a list, not %s", kindOf(n))
+		c.ErrorAt(n, "expected examples as a list, not %s", yamlfile.KindOf(n))
 		return nil
 	}
 	var out []*example
@@ -59,7 +60,7 @@ func (c *compiler) examples(n *yaml.Node, of *gate) []*example {
 }
 
 func (c *compiler) example(n *yaml.Node, of *gate) *example {
-	e := &example{file: c.name, line: n.Line, gate: of, want: expectation{outcome: hooks.OutcomeOK}}
+	e := &example{file: c.Name, line: n.Line, gate: of, want: expectation{outcome: hooks.OutcomeOK}}
 	e.in = vars{
 		RunRef: hooks.RunRef{TenantID: "tenant", SessionID: "session", RunID: "run", Agent: "agent"},
 		turn:   1, attempt: 1, revision: 1, input: "input", status: 200, model: "model", call: &hooks.ToolCall{ID: "call", Name: "tool", Arguments: "{}"},
@@ -68,27 +69,27 @@ func (c *compiler) example(n *yaml.Node, of *gate) *example {
 	if of == nil && n.Kind == yaml.MappingNode {
 		for i := 0; i < len(n.Content); i += 2 {
 			if n.Content[i].Value == "gate" {
-				e.gate = gateNamed(c.word(n.Content[i+1], "gate", gateNames()...))
+				e.gate = gateNamed(c.Word(n.Content[i+1], "gate", gateNames()...))
 			}
 		}
 		if e.gate == nil {
-			c.errorAt(n, "the example has no gate; expected one of %s", strings.Join(gateNames(), ", "))
+			c.ErrorAt(n, "the example has no gate; expected one of %s", strings.Join(gateNames(), ", "))
 			return nil
 		}
 	}
 	known := map[string]func(*yaml.Node){
-		"name":   func(n *yaml.Node) { e.name, _ = c.text(n, "name") },
+		"name":   func(n *yaml.Node) { e.name, _ = c.Text(n, "name") },
 		"input":  func(n *yaml.Node) { c.input(n, e) },
 		"expect": func(n *yaml.Node) { c.expect(n, e) },
 	}
 	if of == nil {
 		known["gate"] = func(*yaml.Node) {}
 	}
-	if !c.fields(n, "an example", known) {
+	if !c.Fields(n, "an example", known) {
 		return nil
 	}
 	if e.want.action == "" {
-		c.errorAt(n, "the example has no expect, such as block")
+		c.ErrorAt(n, "the example has no expect, such as block")
 	}
 	return e
 }
@@ -99,25 +100,25 @@ func (c *compiler) input(n *yaml.Node, e *example) {
 	str := func(to *string) func(*yaml.Node) {
 		return func(n *yaml.Node) {
 			if n.Kind != yaml.ScalarNode {
-				c.errorAt(n, "expected a text, not %s", kindOf(n))
+				c.ErrorAt(n, "expected a text, not %s", yamlfile.KindOf(n))
 				return
 			}
 			*to = n.Value
 		}
 	}
 	num := func(to *int, what string) func(*yaml.Node) {
-		return func(n *yaml.Node) { *to = c.number(n, what) }
+		return func(n *yaml.Node) { *to = c.Number(n, what) }
 	}
 	all := map[string]func(*yaml.Node){
 		"tenant": str(&v.TenantID), "agent": str(&v.Agent), "session": str(&v.SessionID), "run": str(&v.RunID),
 		"input": str(&v.input), "text": str(&v.text), "system": str(&v.system), "model": str(&v.model),
 		"turn": num(&v.turn, "turn"), "attempt": num(&v.attempt, "attempt"), "revision": num(&v.revision, "revision"), "status": num(&v.status, "status"),
-		"is_error": func(n *yaml.Node) { v.isError = c.boolean(n, "is_error") },
+		"is_error": func(n *yaml.Node) { v.isError = c.Boolean(n, "is_error") },
 		"content":  func(n *yaml.Node) { v.output = c.jsonText(n) },
 		"body":     func(n *yaml.Node) { v.body = c.jsonText(n) },
 		"now":      func(n *yaml.Node) { e.now = c.time(n) },
 		"tools": func(n *yaml.Node) {
-			for _, item := range items(n) {
+			for _, item := range yamlfile.Items(n) {
 				v.tools = append(v.tools, item.Value)
 			}
 		},
@@ -137,12 +138,12 @@ func (c *compiler) input(n *yaml.Node, e *example) {
 			known[name] = all[name]
 		}
 	}
-	c.fields(n, "the input of "+string(e.gate.name), known)
+	c.Fields(n, "the input of "+string(e.gate.name), known)
 }
 
 // jsonText is a text, or anything else as JSON.
 func (c *compiler) jsonText(n *yaml.Node) string {
-	if isText(n) {
+	if yamlfile.IsText(n) {
 		return n.Value
 	}
 	return c.plain(n).String()
@@ -151,14 +152,14 @@ func (c *compiler) jsonText(n *yaml.Node) string {
 func (c *compiler) time(n *yaml.Node) time.Time {
 	t, err := time.Parse(time.RFC3339, n.Value)
 	if err != nil {
-		c.errorAt(n, "now is %s; expected a time such as 2006-01-02T15:04:05Z", kindOf(n))
+		c.ErrorAt(n, "now is %s; expected a time such as 2006-01-02T15:04:05Z", yamlfile.KindOf(n))
 	}
 	return t
 }
 
 func (c *compiler) headers(n *yaml.Node) []hooks.Header {
 	if n.Kind != yaml.MappingNode {
-		c.errorAt(n, "expected headers as names and values, not %s", kindOf(n))
+		c.ErrorAt(n, "expected headers as names and values, not %s", yamlfile.KindOf(n))
 		return nil
 	}
 	var out []hooks.Header
@@ -169,7 +170,7 @@ func (c *compiler) headers(n *yaml.Node) []hooks.Header {
 }
 
 func (c *compiler) call(n *yaml.Node, what string, to *hooks.ToolCall) {
-	c.fields(n, what, map[string]func(*yaml.Node){
+	c.Fields(n, what, map[string]func(*yaml.Node){
 		"id":        func(n *yaml.Node) { to.ID = n.Value },
 		"name":      func(n *yaml.Node) { to.Name = n.Value },
 		"arguments": func(n *yaml.Node) { to.Arguments = c.jsonText(n) },
@@ -178,29 +179,29 @@ func (c *compiler) call(n *yaml.Node, what string, to *hooks.ToolCall) {
 
 func (c *compiler) messages(n *yaml.Node) []hooks.Message {
 	out := []hooks.Message{}
-	for _, item := range items(n) {
+	for _, item := range yamlfile.Items(n) {
 		m := hooks.Message{Role: hooks.RoleUser}
 		say := func(of hooks.PartType) func(*yaml.Node) {
 			return func(n *yaml.Node) { m.Parts = append(m.Parts, hooks.Part{Type: of, Text: n.Value}) }
 		}
-		c.fields(item, "a message", map[string]func(*yaml.Node){
+		c.Fields(item, "a message", map[string]func(*yaml.Node){
 			"id": func(n *yaml.Node) { m.ID = n.Value },
 			"role": func(n *yaml.Node) {
-				m.Role = hooks.Role(c.word(n, "role", string(hooks.RoleSystem), string(hooks.RoleUser), string(hooks.RoleAssistant), string(hooks.RoleTool)))
+				m.Role = hooks.Role(c.Word(n, "role", string(hooks.RoleSystem), string(hooks.RoleUser), string(hooks.RoleAssistant), string(hooks.RoleTool)))
 			},
 			"text":      say(hooks.PartText),
 			"reasoning": say(hooks.PartReasoning),
-			"hidden":    func(n *yaml.Node) { m.Hidden = c.boolean(n, "hidden") },
-			"partial":   func(n *yaml.Node) { m.Partial = c.boolean(n, "partial") },
+			"hidden":    func(n *yaml.Node) { m.Hidden = c.Boolean(n, "hidden") },
+			"partial":   func(n *yaml.Node) { m.Partial = c.Boolean(n, "partial") },
 			"calls": func(n *yaml.Node) {
-				for _, one := range items(n) {
+				for _, one := range yamlfile.Items(n) {
 					call := hooks.ToolCall{Arguments: "{}"}
 					c.call(one, "a call", &call)
 					m.Parts = append(m.Parts, hooks.Part{Type: hooks.PartToolCall, ToolCall: &call})
 				}
 			},
 			"results": func(n *yaml.Node) {
-				for _, one := range items(n) {
+				for _, one := range yamlfile.Items(n) {
 					m.Parts = append(m.Parts, hooks.Part{Type: hooks.PartToolResult, ToolResult: c.result(one)})
 				}
 			},
@@ -212,10 +213,10 @@ func (c *compiler) messages(n *yaml.Node) []hooks.Message {
 
 func (c *compiler) result(n *yaml.Node) *hooks.ToolResult {
 	r := &hooks.ToolResult{}
-	c.fields(n, "a result", map[string]func(*yaml.Node){
+	c.Fields(n, "a result", map[string]func(*yaml.Node){
 		"call_id":  func(n *yaml.Node) { r.CallID = n.Value },
 		"content":  func(n *yaml.Node) { r.Content = c.jsonText(n) },
-		"is_error": func(n *yaml.Node) { r.IsError = c.boolean(n, "is_error") },
+		"is_error": func(n *yaml.Node) { r.IsError = c.Boolean(n, "is_error") },
 		"reason":   func(n *yaml.Node) { r.Reason = hooks.ResultReason(n.Value) },
 	})
 	return r
@@ -225,24 +226,24 @@ func (c *compiler) result(n *yaml.Node) *hooks.ToolResult {
 func (c *compiler) expect(n *yaml.Node, e *example) {
 	w := &e.want
 	if n.Kind == yaml.ScalarNode {
-		w.action = c.word(n, "expect", answers...)
+		w.action = c.Word(n, "expect", answers...)
 		return
 	}
 	str := func(to *string, what string) func(*yaml.Node) {
-		return func(n *yaml.Node) { *to, _ = c.text(n, what) }
+		return func(n *yaml.Node) { *to, _ = c.Text(n, what) }
 	}
-	c.fields(n, "expect", map[string]func(*yaml.Node){
-		"action":  func(n *yaml.Node) { w.action = c.word(n, "action", answers...) },
+	c.Fields(n, "expect", map[string]func(*yaml.Node){
+		"action":  func(n *yaml.Node) { w.action = c.Word(n, "action", answers...) },
 		"rule":    str(&w.rule, "rule"),
 		"code":    str(&w.code, "code"),
 		"reason":  str(&w.reason, "reason"),
 		"reply":   str(&w.reply, "reply"),
-		"outcome": func(n *yaml.Node) { w.outcome = hooks.Outcome(c.word(n, "outcome", outcomes...)) },
+		"outcome": func(n *yaml.Node) { w.outcome = hooks.Outcome(c.Word(n, "outcome", outcomes...)) },
 		"value": func(n *yaml.Node) {
 			v := c.plain(n)
 			w.value = &v
 			if v.object == nil {
-				c.errorAt(n, "expected value as a mapping, not %s", kindOf(n))
+				c.ErrorAt(n, "expected value as a mapping, not %s", yamlfile.KindOf(n))
 			}
 		},
 	})

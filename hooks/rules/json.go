@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // value is a piece of JSON whose scalars keep the bytes that they were written
@@ -190,7 +192,7 @@ func (s *scanner) object(depth int) (value, error) {
 			seen = map[string]bool{}
 		}
 		if seen[name] {
-			return value{}, fmt.Errorf("the member %q stands twice", cut(name, maxIDBytes))
+			return value{}, fmt.Errorf("the member %q stands twice", yamlfile.Cut(name, yamlfile.MaxIDBytes))
 		}
 		seen[name] = true
 		v, err := s.next(depth + 1)
@@ -235,7 +237,7 @@ var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?
 // literal is a scalar of a file as JSON, digit for digit.
 func (s *source) literal(n *yaml.Node) (value, bool) {
 	switch {
-	case isText(n):
+	case yamlfile.IsText(n):
 		return textValue(n.Value), true
 	case n.Tag == "!!null":
 		return value{raw: "null"}, true
@@ -244,7 +246,7 @@ func (s *source) literal(n *yaml.Node) (value, bool) {
 	case number.MatchString(n.Value):
 		return value{raw: n.Value}, true
 	}
-	s.errorAt(n, "%s is not a number as JSON writes it; quote it if it is a text", kindOf(n))
+	s.ErrorAt(n, "%s is not a number as JSON writes it; quote it if it is a text", yamlfile.KindOf(n))
 	return value{}, false
 }
 

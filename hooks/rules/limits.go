@@ -1,17 +1,21 @@
 package rules
 
-import "time"
+import (
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
+)
 
 // What a set of rules may have. What is over is an error of [Load].
 const (
 	// MaxFiles is how many files a set may have.
 	MaxFiles = 100
 	// MaxFileBytes is how long a file may be.
-	MaxFileBytes = 256 << 10
+	MaxFileBytes = yamlfile.MaxBytes
 	// MaxRules is how many rules a set may have.
 	MaxRules = 500
 	// MaxErrors is how many errors are told of what is wrong with a set.
-	MaxErrors = 20
+	MaxErrors = yamlfile.MaxErrors
 	// MaxExpressionBytes is how long one CEL expression may be.
 	MaxExpressionBytes = 4096
 	// MaxTimeLimit is the longest timeout of a rule.
@@ -19,13 +23,8 @@ const (
 )
 
 const (
-	maxNodes        = 50_000 // values in one file
-	maxNesting      = 32     // levels of YAML
-	maxIDBytes      = 64
-	maxTextBytes    = 16 << 10 // a text with expressions in it
-	maxExpressions  = 64       // of one rule
-	maxGlobs        = 100
-	maxGlobBytes    = 256
+	maxExpressions  = 64  // of one rule
+	maxWithBytes    = 256 // what stands in the place of a pattern
 	maxPatterns     = 32
 	maxPatternBytes = 1 << 10
 	maxProgram      = 2_000 // instructions of one regular expression

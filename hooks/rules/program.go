@@ -14,6 +14,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
+
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // registry and adapter are those of all expressions. They are never changed.
@@ -74,7 +76,7 @@ type program struct {
 	// machine's time zones.
 	impure bool
 	// where tells the place in the file of a character of source.
-	where func(offset int) place
+	where func(offset int) yamlfile.Place
 	file  string
 }
 
@@ -140,7 +142,7 @@ func offsetOf(source string, at common.Location) int {
 
 // explain says what was expected where CEL says only what is wrong.
 func explain(g *gate, e *common.Error) string {
-	text := strings.TrimSuffix(cut(e.Message, 300), " (in container '')")
+	text := strings.TrimSuffix(yamlfile.Cut(e.Message, 300), " (in container '')")
 	if strings.HasPrefix(text, "undeclared reference") && !strings.Contains(text, "overload") {
 		return text + "; " + string(g.name) + " has " + g.variables()
 	}
@@ -259,9 +261,9 @@ func (p *program) eval(ctx context.Context, v *vars) (ref.Val, error) {
 	if errors.As(err, &e) && e.NodeID() > 0 {
 		at = p.where(offsetOf(p.source, p.ast.NativeRep().SourceInfo().GetStartLocation(e.NodeID())))
 	}
-	text := cut(err.Error(), 500)
+	text := yamlfile.Cut(err.Error(), 500)
 	if strings.Contains(text, "no such key") || strings.Contains(text, "no such field") {
 		text += "; where it may be missing, ask with has(...) first"
 	}
-	return nil, fmt.Errorf("%s:%d:%d: %s", p.file, at.line, at.column, text)
+	return nil, fmt.Errorf("%s:%d:%d: %s", p.file, at.Line, at.Column, text)
 }

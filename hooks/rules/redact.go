@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // redacts puts other texts in the place of what patterns find.
@@ -165,18 +166,18 @@ const redacted = "[redacted]"
 func (c *compiler) redact(n *yaml.Node) action {
 	var a redacts
 	ok := true
-	list := items(n)
+	list := yamlfile.Items(n)
 	if len(list) == 0 || len(list) > maxPatterns {
-		c.errorAt(n, "redact has %d patterns; expected 1 to %d", len(list), maxPatterns)
+		c.ErrorAt(n, "redact has %d patterns; expected 1 to %d", len(list), maxPatterns)
 		return nil
 	}
 	for _, item := range list {
 		r := replacement{with: redacted}
-		ok = c.fields(item, "redact", map[string]func(*yaml.Node){
+		ok = c.Fields(item, "redact", map[string]func(*yaml.Node){
 			"pattern": func(n *yaml.Node) { r.find = c.pattern(n) },
 			"with": func(n *yaml.Node) {
-				if !isText(n) || len(n.Value) > maxGlobBytes {
-					c.errorAt(n, "with is %s; expected a text of at most %d bytes", kindOf(n), maxGlobBytes)
+				if !yamlfile.IsText(n) || len(n.Value) > maxWithBytes {
+					c.ErrorAt(n, "with is %s; expected a text of at most %d bytes", yamlfile.KindOf(n), maxWithBytes)
 					ok = false
 				}
 				r.with = n.Value
@@ -184,7 +185,7 @@ func (c *compiler) redact(n *yaml.Node) action {
 		}) && ok
 		if r.find == nil {
 			if ok && !slices.ContainsFunc(item.Content, func(n *yaml.Node) bool { return n.Value == "pattern" }) {
-				c.errorAt(item, "redact has no pattern")
+				c.ErrorAt(item, "redact has no pattern")
 			}
 			ok = false
 		}
@@ -197,7 +198,7 @@ func (c *compiler) redact(n *yaml.Node) action {
 }
 
 func (c *compiler) pattern(n *yaml.Node) *regexp.Regexp {
-	text, ok := c.text(n, "pattern")
+	text, ok := c.Text(n, "pattern")
 	if !ok {
 		return nil
 	}
@@ -206,7 +207,7 @@ func (c *compiler) pattern(n *yaml.Node) *regexp.Regexp {
 		err = errMatchesNothing
 	}
 	if err != nil {
-		c.errorAt(n, "%v", err)
+		c.ErrorAt(n, "%v", err)
 		return nil
 	}
 	return re

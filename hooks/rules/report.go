@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // Report is what came of the examples of a [Set].
@@ -156,7 +157,7 @@ func orNothing(s string) string {
 	if s == "" {
 		return "nothing"
 	}
-	return cut(s, 200)
+	return yamlfile.Cut(s, 200)
 }
 
 // failed tells of the rules that failed otherwise than it was expected.
@@ -190,7 +191,7 @@ func compare(at string, want, got value) []string {
 			case i >= 0:
 				out = append(out, compare(at+"."+m.name, m.value, got.object.members[i].value)...)
 			case !m.value.isNull():
-				out = append(out, fmt.Sprintf("%s.%s: expected %s, got nothing", at, m.name, cut(m.value.String(), 200)))
+				out = append(out, fmt.Sprintf("%s.%s: expected %s, got nothing", at, m.name, yamlfile.Cut(m.value.String(), 200)))
 			}
 		}
 		return out
@@ -204,7 +205,7 @@ func compare(at string, want, got value) []string {
 	if same(want, got) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: expected %s, got %s", at, cut(want.String(), 200), cut(got.String(), 200))}
+	return []string{fmt.Sprintf("%s: expected %s, got %s", at, yamlfile.Cut(want.String(), 200), yamlfile.Cut(got.String(), 200))}
 }
 
 // same compares what is no pair of objects or of lists of one length.

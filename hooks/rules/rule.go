@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // Rule is who a rule of a [Set] is and how it is asked.
@@ -58,19 +59,19 @@ type rule struct {
 // readRule makes a rule of a node. It returns nil if something is wrong with
 // it, and has noted what.
 func (s *source) readRule(n *yaml.Node) *rule {
-	r := &rule{Rule: Rule{File: s.name, Line: n.Line, TimeLimit: hooks.DefaultTimeLimit}}
+	r := &rule{Rule: Rule{File: s.Name, Line: n.Line, TimeLimit: hooks.DefaultTimeLimit}}
 	if n.Kind != yaml.MappingNode {
-		s.errorAt(n, "expected a rule as a mapping with id, gate and what it does, not %s", kindOf(n))
+		s.ErrorAt(n, "expected a rule as a mapping with id, gate and what it does, not %s", yamlfile.KindOf(n))
 		return nil
 	}
-	before := len(s.problems.list) + s.problems.more
+	before := s.Problems().Count()
 	// The rest means something else at another gate.
 	i := slices.IndexFunc(n.Content, func(n *yaml.Node) bool { return n.Value == "gate" })
 	if i < 0 || i%2 == 1 {
-		s.errorAt(n, "the rule has no gate; expected one of %s", strings.Join(gateNames(), ", "))
+		s.ErrorAt(n, "the rule has no gate; expected one of %s", strings.Join(gateNames(), ", "))
 		return nil
 	}
-	if r.gate = gateNamed(s.word(n.Content[i+1], "gate", gateNames()...)); r.gate == nil {
+	if r.gate = gateNamed(s.Word(n.Content[i+1], "gate", gateNames()...)); r.gate == nil {
 		return nil
 	}
 	r.Gate = r.gate.name
@@ -79,9 +80,9 @@ func (s *source) readRule(n *yaml.Node) *rule {
 	if r.Gate == hooks.GateAfterProviderResponse {
 		r.OnFailure = hooks.FailOpen
 	}
-	s.fields(n, "a rule", c.keys())
+	s.Fields(n, "a rule", c.keys())
 	c.finish(n)
-	if len(s.problems.list)+s.problems.more > before {
+	if s.Problems().Count() > before {
 		return nil
 	}
 	config := s.plain(n)
@@ -97,37 +98,37 @@ func (s *source) readRule(n *yaml.Node) *rule {
 func (c *compiler) keys() map[string]func(*yaml.Node) {
 	r := c.rule
 	known := map[string]func(*yaml.Node){
-		"id":          func(n *yaml.Node) { r.ID = c.identifier(n, "id") },
-		"description": func(n *yaml.Node) { r.Description, _ = c.text(n, "description") },
+		"id":          func(n *yaml.Node) { r.ID = c.Identifier(n, "id") },
+		"description": func(n *yaml.Node) { r.Description, _ = c.Text(n, "description") },
 		"gate":        func(*yaml.Node) {},
 		"phase": func(n *yaml.Node) {
-			r.Phase = hooks.Phase(c.word(n, "phase", string(hooks.PhaseMutate), string(hooks.PhaseValidate)))
+			r.Phase = hooks.Phase(c.Word(n, "phase", string(hooks.PhaseMutate), string(hooks.PhaseValidate)))
 		},
-		"agents":  func(n *yaml.Node) { r.Scope.Agents = c.globs(n, "agents") },
-		"tenants": func(n *yaml.Node) { r.Scope.Tenants = c.globs(n, "tenants") },
+		"agents":  func(n *yaml.Node) { r.Scope.Agents = c.Globs(n, "agents") },
+		"tenants": func(n *yaml.Node) { r.Scope.Tenants = c.Globs(n, "tenants") },
 		"tools": func(n *yaml.Node) {
 			if !c.gate.call {
-				c.errorAt(n, "%s is about no tool call, so it has no tools", c.gate.name)
+				c.ErrorAt(n, "%s is about no tool call, so it has no tools", c.gate.name)
 				return
 			}
-			r.Scope.Tools = c.globs(n, "tools")
+			r.Scope.Tools = c.Globs(n, "tools")
 		},
 		"when": func(n *yaml.Node) { r.When, r.when = n.Value, c.condition(n) },
-		"code": func(n *yaml.Node) { r.code = c.identifier(n, "code") },
+		"code": func(n *yaml.Node) { r.code = c.Identifier(n, "code") },
 		"on_failure": func(n *yaml.Node) {
-			r.OnFailure = hooks.FailurePolicy(c.word(n, "on_failure", string(hooks.FailClosed), string(hooks.FailOpen)))
+			r.OnFailure = hooks.FailurePolicy(c.Word(n, "on_failure", string(hooks.FailClosed), string(hooks.FailOpen)))
 		},
-		"timeout":  func(n *yaml.Node) { r.TimeLimit = c.duration(n) },
-		"shadow":   func(n *yaml.Node) { r.Shadow = c.boolean(n, "shadow") },
+		"timeout":  func(n *yaml.Node) { r.TimeLimit = c.Duration(n, "timeout", minTimeLimit, MaxTimeLimit) },
+		"shadow":   func(n *yaml.Node) { r.Shadow = c.Boolean(n, "shadow") },
 		"examples": func(n *yaml.Node) { r.examples = c.examples(n, r.gate) },
 	}
 	for _, key := range actions {
 		known[key] = func(n *yaml.Node) {
 			switch {
 			case !slices.Contains(c.gate.actions, key):
-				c.errorAt(n, "%s cannot %s; expected one of %s", c.gate.name, key, strings.Join(c.gate.actions, ", "))
+				c.ErrorAt(n, "%s cannot %s; expected one of %s", c.gate.name, key, strings.Join(c.gate.actions, ", "))
 			case r.Action != "":
-				c.errorAt(n, "the rule has %s and %s; expected one of them", r.Action, key)
+				c.ErrorAt(n, "the rule has %s and %s; expected one of them", r.Action, key)
 			default:
 				r.action = c.action(key, n)
 			}
@@ -144,11 +145,11 @@ func (c *compiler) finish(n *yaml.Node) {
 	changes := r.Action == doTransform || r.Action == doRedact
 	switch {
 	case !slices.ContainsFunc(n.Content, func(n *yaml.Node) bool { return n.Value == "id" }):
-		c.errorAt(n, "the rule has no id")
+		c.ErrorAt(n, "the rule has no id")
 	case r.Action == "":
-		c.errorAt(n, "the rule does nothing; expected one of %s", strings.Join(c.gate.actions, ", "))
+		c.ErrorAt(n, "the rule does nothing; expected one of %s", strings.Join(c.gate.actions, ", "))
 	case changes && r.Phase == hooks.PhaseValidate:
-		c.errorAt(n, "the rule changes something, which phase validate may not; expected phase mutate")
+		c.ErrorAt(n, "the rule changes something, which phase validate may not; expected phase mutate")
 	}
 	if r.Phase == "" {
 		r.Phase = hooks.PhaseValidate

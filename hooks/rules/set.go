@@ -2,15 +2,11 @@ package rules
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // File is the text of a file of rules, and the name that errors tell.
@@ -39,7 +35,7 @@ func WithClock(now func() time.Time) Option { return func(s *Set) { s.now = now 
 func Load(paths []string, opts ...Option) (*Set, error) {
 	var files []File
 	for _, path := range paths[:min(len(paths), MaxFiles+1)] {
-		text, err := readFile(path)
+		text, err := yamlfile.Read(path)
 		if err != nil {
 			return nil, fmt.Errorf("load rules: %w", err)
 		}
@@ -48,94 +44,23 @@ func Load(paths []string, opts ...Option) (*Set, error) {
 	return Parse(files, opts...)
 }
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
-}
-
 // Parse is [Load] of files that were read already.
 func Parse(files []File, opts ...Option) (*Set, error) {
-	set := &Set{now: time.Now}
-	for _, o := range opts {
-		o(set)
-	}
-	p := &problems{order: map[string]int{}}
+	p := &yamlfile.Problems{}
+	r := NewReader(opts...)
 	if len(files) > MaxFiles {
-		p.add(files[MaxFiles].Name, place{}, "there are more than %d files of rules", MaxFiles)
+		p.Add(files[MaxFiles].Name, yamlfile.Place{}, "there are more than %d files of rules", MaxFiles)
 		files = files[:MaxFiles]
 	}
-	seen := map[string]*rule{}
-	for i, f := range files {
-		p.order[f.Name] = i
-		if s := parse(f.Name, f.Text, p); s != nil {
-			set.read(s, seen)
+	for _, f := range files {
+		if s := yamlfile.Parse(f.Name, f.Text, Expected, p); s != nil {
+			r.File(s)
 		}
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	return set, nil
-}
-
-// read adds what a file has to the set.
-func (set *Set) read(s *source, seen map[string]*rule) {
-	has := false
-	s.fields(s.root, "a file of rules", map[string]func(*yaml.Node){
-		"rules": func(n *yaml.Node) {
-			has = true
-			if n.Kind != yaml.SequenceNode {
-				s.errorAt(n, "expected rules as a list, not %s", kindOf(n))
-				return
-			}
-			for _, one := range n.Content {
-				if len(seen) >= MaxRules {
-					s.errorAt(one, "there are more than %d rules", MaxRules)
-					return
-				}
-				set.add(s, one, seen)
-			}
-		},
-		"examples": func(n *yaml.Node) {
-			c := &compiler{source: s}
-			set.examples = append(set.examples, c.examples(n, nil)...)
-		},
-	})
-	if s.root.Kind == yaml.MappingNode && !has {
-		s.errorAt(s.root, "the file has no key rules")
-	}
-}
-
-func (set *Set) add(s *source, n *yaml.Node, seen map[string]*rule) {
-	r := s.readRule(n)
-	id := idOf(n)
-	if first := seen[id]; first != nil && id != "" {
-		s.errorAt(n, "the id %q is that of the rule at %s:%d", cut(id, maxIDBytes), first.File, first.Line)
-		return
-	}
-	if id == "" {
-		id = fmt.Sprintf("%s:%d", s.name, n.Line)
-	}
-	seen[id] = &rule{Rule: Rule{File: s.name, Line: n.Line}}
-	if r != nil {
-		set.rules = append(set.rules, r)
-	}
-}
-
-// idOf is the id of a rule with which other things may be wrong.
-func idOf(n *yaml.Node) string {
-	if n.Kind != yaml.MappingNode {
-		return ""
-	}
-	for i := 0; i < len(n.Content); i += 2 {
-		if n.Content[i].Value == "id" && n.Content[i+1].Kind == yaml.ScalarNode {
-			return strings.TrimSpace(n.Content[i+1].Value)
-		}
-	}
-	return ""
+	return r.Set(), nil
 }
 
 // Hooks are the rules as hooks, one per rule, in their order. A rule has a row
@@ -143,6 +68,17 @@ func idOf(n *yaml.Node) string {
 // hold.
 func (set *Set) Hooks() hooks.Hooks {
 	return hooksOf(set.rules, set.clock())
+}
+
+// HooksIn is [Set.Hooks] of the rules that stand in one of the files.
+func (set *Set) HooksIn(file string) hooks.Hooks {
+	var there []*rule
+	for _, r := range set.rules {
+		if r.File == file {
+			there = append(there, r)
+		}
+	}
+	return hooksOf(there, set.clock())
 }
 
 func (set *Set) clock() func() time.Time {

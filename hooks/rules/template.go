@@ -8,6 +8,8 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/types"
 	"go.yaml.in/yaml/v4"
+
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // template is a text with expressions in it.
@@ -37,21 +39,21 @@ type compiler struct {
 func (c *compiler) expression(n *yaml.Node, offset int, text string) *program {
 	c.rule.expressions++
 	if c.rule.expressions == maxExpressions+1 {
-		c.errorAt(n, "the rule has more than %d expressions", maxExpressions)
+		c.ErrorAt(n, "the rule has more than %d expressions", maxExpressions)
 	}
 	if c.rule.expressions > maxExpressions {
 		return nil
 	}
 	whole := []rune(n.Value)
-	where := func(at int) place { return c.find(n, whole, offset+at) }
+	where := func(at int) yamlfile.Place { return c.Find(n, whole, offset+at) }
 	p, bad := compile(c.gate, text)
 	for _, b := range bad {
-		c.problems.add(c.name, where(b.offset), "%s", b.text)
+		c.ErrorIn(where(b.offset), "%s", b.text)
 	}
 	if p == nil {
 		return nil
 	}
-	p.where, p.file = where, c.name
+	p.where, p.file = where, c.Name
 	c.rule.impure = c.rule.impure || p.impure
 	return p
 }
@@ -61,13 +63,13 @@ func (c *compiler) condition(n *yaml.Node) *program {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!bool" {
 		return c.expression(n, 0, strings.ToLower(n.Value))
 	}
-	text, ok := c.text(n, "when")
+	text, ok := c.Text(n, "when")
 	if !ok {
 		return nil
 	}
 	p := c.expression(n, 0, text)
 	if p != nil && !oneOf(p, types.BoolKind, types.DynKind) {
-		c.errorAt(n, "when is of type %s; expected true or false", cel.FormatCELType(p.ast.OutputType()))
+		c.ErrorAt(n, "when is of type %s; expected true or false", cel.FormatCELType(p.ast.OutputType()))
 		return nil
 	}
 	return p
@@ -84,7 +86,7 @@ func oneOf(p *program, kinds ...types.Kind) bool {
 
 // template compiles a text.
 func (c *compiler) template(n *yaml.Node, what string) *template {
-	text, ok := c.text(n, what)
+	text, ok := c.Text(n, what)
 	if !ok {
 		return nil
 	}
@@ -112,7 +114,7 @@ func (c *compiler) templateOf(n *yaml.Node, text string) *template {
 		step(len(open))
 		end := closing(rest)
 		if end < 0 {
-			c.problems.add(c.name, c.find(n, []rune(n.Value), at), "the expression that begins with {{ has no }}")
+			c.ErrorIn(c.Find(n, []rune(n.Value), at), "the expression that begins with {{ has no }}")
 			return nil
 		}
 		from := offset
@@ -124,7 +126,7 @@ func (c *compiler) templateOf(n *yaml.Node, text string) *template {
 		}
 		if !oneOf(p, types.BoolKind, types.DynKind, types.StringKind, types.IntKind, types.UintKind, types.DoubleKind,
 			types.NullTypeKind, types.TimestampKind, types.DurationKind, types.ListKind, types.MapKind) {
-			c.problems.add(c.name, p.where(0), "a value of type %s cannot stand in a text", cel.FormatCELType(p.ast.OutputType()))
+			c.ErrorIn(p.where(0), "a value of type %s cannot stand in a text", cel.FormatCELType(p.ast.OutputType()))
 			return nil
 		}
 		t.pieces = append(t.pieces, piece{expr: p})
@@ -202,7 +204,7 @@ func (t *template) eval(ctx context.Context, v *vars, limit int) (string, error)
 // fail puts the place of the expression before what is wrong with its value.
 func (p *program) fail(err error) error {
 	at := p.where(0)
-	return fmt.Errorf("%s:%d:%d: %w", p.file, at.line, at.column, err)
+	return fmt.Errorf("%s:%d:%d: %w", p.file, at.Line, at.Column, err)
 }
 
 // mould is JSON in which texts have expressions.
@@ -242,7 +244,7 @@ func (c *compiler) mould(n *yaml.Node) *mould {
 		}
 		return keep(m, ok)
 	}
-	if isText(n) && strings.Contains(n.Value, open) {
+	if yamlfile.IsText(n) && strings.Contains(n.Value, open) {
 		t := c.template(n, "the value")
 		return keep(&mould{text: t}, t != nil)
 	}

@@ -1,4 +1,4 @@
-package rules
+package yamlfile
 
 import (
 	"cmp"
@@ -7,9 +7,12 @@ import (
 	"strings"
 )
 
-// Error is one thing that is wrong with a file of rules.
+// MaxErrors is how many errors are told of what is wrong with some files.
+const MaxErrors = 20
+
+// Error is one thing that is wrong with a file.
 type Error struct {
-	// File is the name that was given to [Load] or [Parse].
+	// File is the name that was given to [Parse].
 	File string
 	// Line and Column count from 1, in characters; 0 where it is about the file.
 	Line, Column int
@@ -25,8 +28,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
 }
 
-// Errors are what is wrong with a set of rules, in the order of the files, at
-// most [MaxErrors].
+// Errors are what is wrong with some files, in their order, at most [MaxErrors].
 type Errors struct {
 	List []*Error
 	// More is how many there are beside those of List.
@@ -54,12 +56,14 @@ func (e *Errors) Unwrap() []error {
 	return out
 }
 
-// place is a position in a file.
-type place struct{ line, column int }
+// Place is a position in a file. Both count from 1, the column in characters; the
+// zero value is the file as a whole.
+type Place struct{ Line, Column int }
 
-// problems gathers what is wrong with one set. It keeps a bounded number.
-type problems struct {
-	order map[string]int // of the files
+// Problems gathers what is wrong with files that belong together. It keeps a
+// bounded number. One goroutine uses it at a time; the zero value is ready.
+type Problems struct {
+	order map[string]int // of the files, as they were met
 	list  []*Error
 	more  int
 }
@@ -68,23 +72,39 @@ type problems struct {
 // and not the first that were met.
 const maxKept = 10 * MaxErrors
 
-func (p *problems) add(file string, at place, format string, args ...any) {
+// rank gives a file its place behind those that were met before.
+func (p *Problems) rank(file string) {
+	if p.order == nil {
+		p.order = map[string]int{}
+	}
+	if _, met := p.order[file]; !met {
+		p.order[file] = len(p.order)
+	}
+}
+
+// Add notes one. The text says what was expected.
+func (p *Problems) Add(file string, at Place, format string, args ...any) {
+	p.rank(file)
 	if len(p.list) >= maxKept {
 		p.more++
 		return
 	}
-	p.list = append(p.list, &Error{File: file, Line: at.line, Column: at.column, Text: fmt.Sprintf(format, args...)})
+	p.list = append(p.list, &Error{File: file, Line: at.Line, Column: at.Column, Text: fmt.Sprintf(format, args...)})
 }
 
-// err is nil if nothing is wrong.
-func (p *problems) err() error {
+// Count is how many there are.
+func (p *Problems) Count() int { return len(p.list) + p.more }
+
+// Err is nil if nothing is wrong, and else an [*Errors] of what was noted.
+func (p *Problems) Err() error {
 	if len(p.list) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(p.list, func(a, b *Error) int {
+	list := slices.Clone(p.list)
+	slices.SortStableFunc(list, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(p.order[a.File], p.order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	out := &Errors{List: p.list, More: p.more}
+	out := &Errors{List: list, More: p.more}
 	if n := len(out.List); n > MaxErrors {
 		out.List, out.More = out.List[:MaxErrors], out.More+n-MaxErrors
 	}
