@@ -144,18 +144,23 @@ func register[In Input[In, Out], Out Result](id, version string, f Func[In, Out]
 	for _, o := range opts {
 		o(&r)
 	}
+	r.settle()
+	return &hook[In, Out]{Registration: r, call: f}
+}
+
+// settle fills in what options left open, and refuses what cannot be.
+func (r *Registration) settle() {
 	// A hook in a phase that there is not would never be asked.
 	if r.Phase != PhaseValidate {
 		r.Phase = PhaseMutate
 	}
-	r.Digest, r.Config = cleanText(r.Digest), cleanText(r.Config)
+	r.ID, r.Digest, r.Config = cleanText(r.ID), cleanText(r.Digest), cleanText(r.Config)
 	if r.TimeLimit <= 0 {
 		r.TimeLimit = DefaultTimeLimit
 	}
 	if r.ReplyLimit <= 0 {
 		r.ReplyLimit = rulesOf[r.Gate].replyLimit
 	}
-	return &hook[In, Out]{Registration: r, call: f}
 }
 
 // Compose joins hooks of one gate in argument order. Nil arguments are left
