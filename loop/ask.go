@@ -28,12 +28,12 @@ func askOnce[In hooks.Input[In, Out], Out hooks.Result](
 		return said, nil
 	}
 	if f == nil {
-		v, _, err := hooks.Ask(ctx, r.engine.Asker, f, p, in, check)
+		v, _, err := hooks.Ask(ctx, r.asks.Asker, f, p, in, check)
 		return ruling[In]{verdict: v}, err
 	}
 	var said ruling[In]
 	err := r.attend(ctx, func(ctx context.Context) (err error) {
-		said.verdict, said.decisions, err = hooks.Ask(ctx, r.engine.Asker, f, p, in, check)
+		said.verdict, said.decisions, err = hooks.Ask(ctx, r.asks.Asker, f, p, in, check)
 		return err
 	})
 	if err != nil {

@@ -36,8 +36,10 @@ type Commands struct {
 	// BeforeInput and OnRunEnd are used. Asker may be nil without the former.
 	Hooks hooks.Hooks
 	Asker *hooks.Asker
-	NewID func() string
-	Now   func() time.Time
+	// Switch is as in [Engine].
+	Switch *Switch
+	NewID  func() string
+	Now    func() time.Time
 	// Logger is told of hooks that panic. It may be nil without OnRunEnd.
 	Logger *slog.Logger
 	// Random is as in [Engine].

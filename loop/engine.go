@@ -20,7 +20,10 @@ type Engine struct {
 	Hooks  hooks.Hooks
 	// Asker asks the hooks at the gates. HookSet in it is pinned on every
 	// claim. It may be nil if Hooks has no gates.
-	Asker  *hooks.Asker
+	Asker *hooks.Asker
+	// Switch holds both where they may change between leases; nil has those two
+	// asked always, and one that is not nil has them ignored.
+	Switch *Switch
 	NewID  func() string
 	Now    func() time.Time
 	Logger *slog.Logger
@@ -78,6 +81,7 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	if err != nil {
 		return err
 	}
+	r.asks = e.inForce()
 	claimed, err := r.claim(ctx)
 	if err == nil && claimed {
 		err = r.advance(ctx)
@@ -102,6 +106,8 @@ type runner struct {
 	holder Holder
 	log    *slog.Logger
 	wake   <-chan int64
+	// asks is what this lease is asked by, set before it is claimed.
+	asks InForce
 	// recheck is set while a wake-up could not be followed by a read.
 	recheck <-chan time.Time
 	// state is what is durable.
@@ -168,7 +174,7 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 	r.facts = []event.Payload{r.claimFact()}
 	t, _ := run.Turn()
 	again := t.Status == TurnAnswered && !run.CancelRequested
-	h := r.engine.Hooks
+	h := r.asks.Hooks
 	if h.OnRunStart == nil && (h.OnTurnStart == nil && h.OnTurnEnd == nil || !again) {
 		return true, nil
 	}
@@ -184,7 +190,7 @@ func (r *runner) claim(ctx context.Context) (bool, error) {
 // insists reports whether a hook at one of these gates is asked about durable
 // facts only.
 func (r *runner) insists(g gates) bool {
-	h := r.engine.Hooks
+	h := r.asks.Hooks
 	switch g {
 	case gatesRun:
 		return !hooks.IsPure(h.BeforeRunStart) || r.insists(gatesModel)
@@ -233,10 +239,10 @@ func (r *runner) claimFact() event.Payload {
 }
 
 func (r *runner) hookSet() string {
-	if r.engine.Asker == nil {
+	if r.asks.Asker == nil {
 		return ""
 	}
-	return r.engine.Asker.HookSet
+	return r.asks.Asker.HookSet
 }
 
 // advance is the loop: plan a step on what is durable and what is known, make

@@ -41,7 +41,7 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 	defer func() { r.returns, r.unreviewed = nil, nil }()
 	for _, cl := range cleared {
 		c := cl.call
-		if h := r.engine.Hooks.OnToolExecutionStart; h != nil {
+		if h := r.asks.Hooks.OnToolExecutionStart; h != nil {
 			r.notify("OnToolExecutionStart", func() {
 				h(ctx, hooks.ToolExecutionStart{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall})
 			})
@@ -150,12 +150,12 @@ func (r *runner) heard(ctx context.Context, x execution) error {
 	r.open--
 	ran, res := r.executed(x)
 	r.facts = append(r.facts, ran)
-	if r.engine.Hooks.AfterToolCall == nil {
+	if r.asks.Hooks.AfterToolCall == nil {
 		r.facts = append(r.facts, r.noted(res))
 		return nil
 	}
 	r.unreviewed = append(r.unreviewed, outcome{x.call, res})
-	if hooks.IsPure(r.engine.Hooks.AfterToolCall) {
+	if hooks.IsPure(r.asks.Hooks.AfterToolCall) {
 		return nil
 	}
 	return r.record(ctx)

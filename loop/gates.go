@@ -70,7 +70,7 @@ func void(decisions []hooks.Decision) []hooks.Decision {
 // append as the answer.
 func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (ended bool, err error) {
 	said := ruling[hooks.BeforeRunStart]{verdict: hooks.Verdict[hooks.BeforeRunStart]{Action: hooks.ActionContinue}}
-	if r.engine.Hooks.BeforeRunStart != nil {
+	if r.asks.Hooks.BeforeRunStart != nil {
 		if said, err = r.askRun(ctx, d, agent); err != nil {
 			return false, err
 		}
@@ -82,7 +82,7 @@ func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (
 	if r.prep != nil {
 		d.add(*r.prep)
 	}
-	if h := r.engine.Hooks.OnRunStart; h != nil && !r.begun {
+	if h := r.asks.Hooks.OnRunStart; h != nil && !r.begun {
 		r.begun = true
 		r.notify("OnRunStart", func() { h(ctx, hooks.RunStart{RunRef: r.ref()}) })
 	}
@@ -96,7 +96,7 @@ func (r *runner) askRun(ctx context.Context, d *draft, agent Agent) (ruling[hook
 	for _, t := range agent.Tools {
 		in.Tools = append(in.Tools, t.Spec().Name)
 	}
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1+r.run().Retries), in, nil)
+	said, err := askOnce(ctx, r, r.asks.Hooks.BeforeRunStart, r.position(hooks.GateBeforeRunStart, 0, r.job.RunID, 1+r.run().Retries), in, nil)
 	if err == nil && len(said.verdict.Changed) > 0 && r.prep == nil {
 		p := r.prepared(in, said.verdict.Value)
 		r.prep = &p
@@ -141,7 +141,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	system, messages := modelContext(agent, d.state, d.run())
 	in := hooks.TransformContext{RunRef: r.ref(), Turn: t.No, Attempt: req.Attempt, System: system, Messages: messages}
 	p := r.position(hooks.GateTransformContext, t.No, r.callOf(t.No), req.Attempt)
-	said, err := askOnce(ctx, r, r.engine.Hooks.TransformContext, p, in,
+	said, err := askOnce(ctx, r, r.asks.Hooks.TransformContext, p, in,
 		func(in hooks.TransformContext) error { return checkHistory(in.Messages) })
 	if err != nil {
 		return err

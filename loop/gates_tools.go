@@ -119,7 +119,7 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 	}
 	in := hooks.BeforeToolCall{RunRef: r.ref(), Turn: t.No, Revision: 1 + c.Edits, Call: c.ToolCall}
 	in.Call.Arguments = c.final()
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeToolCall, r.position(hooks.GateBeforeToolCall, t.No, c.ID, in.Revision), in,
+	said, err := askOnce(ctx, r, r.asks.Hooks.BeforeToolCall, r.position(hooks.GateBeforeToolCall, t.No, c.ID, in.Revision), in,
 		func(in hooks.BeforeToolCall) error { return tool.Validate(json.RawMessage(in.Call.Arguments)) })
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (r *runner) askPeople(d *draft, agent Agent, c Call, v hooks.Verdict[hooks.
 func (r *runner) clear(ctx context.Context, d *draft, t Turn, c Call, tool Tool, arguments string, earlier []hooks.Decision) error {
 	in := hooks.BeforeExecute{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt + 1, Call: c.ToolCall}
 	in.Call.Arguments = arguments
-	said, err := askOnce(ctx, r, r.engine.Hooks.BeforeExecute, r.position(hooks.GateBeforeExecute, t.No, c.ID, c.Attempt+1), in, nil)
+	said, err := askOnce(ctx, r, r.asks.Hooks.BeforeExecute, r.position(hooks.GateBeforeExecute, t.No, c.ID, c.Attempt+1), in, nil)
 	if err != nil {
 		return err
 	}
@@ -265,7 +265,7 @@ func (r *runner) terminated(ctx context.Context, d *draft, at Call, over ruling[
 func (r *runner) review(ctx context.Context, c Call, out *event.ToolResult) error {
 	t, _ := r.run().Turn()
 	in := hooks.AfterToolCall{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall, Content: out.Content, IsError: out.IsError}
-	said, err := askOnce(ctx, r, r.engine.Hooks.AfterToolCall, r.position(hooks.GateAfterToolCall, t.No, c.ID, c.Attempt), in, nil)
+	said, err := askOnce(ctx, r, r.asks.Hooks.AfterToolCall, r.position(hooks.GateAfterToolCall, t.No, c.ID, c.Attempt), in, nil)
 	if err != nil {
 		return err
 	}

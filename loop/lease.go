@@ -132,7 +132,7 @@ func (c *Commands) replan(
 		}
 		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
 			if now := d.run(); err == nil && now.Status.Terminal() && !r.Status.Terminal() {
-				notifyEnd(ctx, c.Logger, c.Hooks, tenantID, sessionID, now)
+				notifyEnd(ctx, c.Logger, c.inForce().Hooks, tenantID, sessionID, now)
 			}
 			return err == nil, err
 		}

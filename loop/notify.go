@@ -10,7 +10,7 @@ import (
 )
 
 func (r *runner) startTurn(ctx context.Context, resumed bool) {
-	if h := r.engine.Hooks.OnTurnStart; h != nil {
+	if h := r.asks.Hooks.OnTurnStart; h != nil {
 		t, _ := r.run().Turn()
 		r.notify("OnTurnStart", func() {
 			h(ctx, hooks.TurnStart{RunRef: r.ref(), Turn: t.No, Attempt: t.Attempt, Resumed: resumed})
@@ -22,14 +22,14 @@ func (r *runner) startTurn(ctx context.Context, resumed bool) {
 // as it will be by then.
 func (r *runner) endTurns(ctx context.Context, run Run, write []event.Payload) {
 	t, _ := run.Turn()
-	if r.engine.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
+	if r.asks.Hooks.OnTurnEnd == nil || t.No == r.turnEnded {
 		return
 	}
 	for _, p := range write {
 		if _, ok := p.(event.TurnCompleted); ok {
 			r.turnEnded = t.No
 			r.notify("OnTurnEnd", func() {
-				r.engine.Hooks.OnTurnEnd(ctx, hooks.TurnEnd{RunRef: r.ref(), Turn: t.No, ToolCalls: len(t.Calls)})
+				r.asks.Hooks.OnTurnEnd(ctx, hooks.TurnEnd{RunRef: r.ref(), Turn: t.No, ToolCalls: len(t.Calls)})
 			})
 		}
 	}
@@ -39,7 +39,7 @@ func (r *runner) ended(ctx context.Context) {
 	run := r.run()
 	r.log.Info("run leaves the worker", "epoch", r.epoch, "seq", r.state.LastSeq, "status", run.Status, "reason", run.Reason)
 	if run.Status.Terminal() {
-		notifyEnd(ctx, r.log, r.engine.Hooks, r.job.TenantID, r.job.SessionID, run)
+		notifyEnd(ctx, r.log, r.asks.Hooks, r.job.TenantID, r.job.SessionID, run)
 	}
 }
 

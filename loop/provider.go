@@ -18,7 +18,7 @@ import (
 // provider is the model of agent as one that speaks HTTP, if it is one and
 // there is a hook at a provider gate.
 func (r *runner) provider(agent Agent) (ProviderModel, bool) {
-	h := r.engine.Hooks
+	h := r.asks.Hooks
 	if h.BeforeProviderHeaders == nil && h.BeforeProviderRequest == nil && h.AfterProviderResponse == nil {
 		return nil, false
 	}
@@ -29,7 +29,7 @@ func (r *runner) provider(agent Agent) (ProviderModel, bool) {
 // asksRequest reports whether a hook is asked before the model of agent is
 // sent anything.
 func (r *runner) asksRequest(agent Agent) bool {
-	h := r.engine.Hooks
+	h := r.asks.Hooks
 	if h.BeforeProviderHeaders == nil && h.BeforeProviderRequest == nil {
 		return false
 	}
@@ -51,7 +51,7 @@ func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt in
 		return nil, nil, nil
 	}
 	at := func(g hooks.Gate) hooks.Position { return r.position(g, turn, r.callOf(turn), attempt) }
-	headers, err := askOnce(ctx, r, r.engine.Hooks.BeforeProviderHeaders, at(hooks.GateBeforeProviderHeaders),
+	headers, err := askOnce(ctx, r, r.asks.Hooks.BeforeProviderHeaders, at(hooks.GateBeforeProviderHeaders),
 		hooks.BeforeProviderHeaders{RunRef: r.ref(), Turn: turn, Attempt: attempt, Model: agent.ModelName, Headers: p.Headers}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -60,7 +60,7 @@ func (r *runner) passProvider(ctx context.Context, agent Agent, turn, attempt in
 	if headers.verdict.Action == hooks.ActionBlock {
 		return decisions, &headers.verdict.Reason, nil
 	}
-	body, err := askOnce(ctx, r, r.engine.Hooks.BeforeProviderRequest, at(hooks.GateBeforeProviderRequest),
+	body, err := askOnce(ctx, r, r.asks.Hooks.BeforeProviderRequest, at(hooks.GateBeforeProviderRequest),
 		hooks.BeforeProviderRequest{RunRef: r.ref(), Turn: turn, Attempt: attempt, Model: agent.ModelName, Body: p.Body}, nil)
 	if err != nil {
 		return nil, nil, err
@@ -159,7 +159,7 @@ var (
 // received asks AfterProviderResponse. The adapter calls it from where it
 // reads, so it works on copies; ans takes what comes of it.
 func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderResponse) error {
-	h := r.engine.Hooks.AfterProviderResponse
+	h := r.asks.Hooks.AfterProviderResponse
 	if h == nil {
 		return nil
 	}
@@ -171,7 +171,7 @@ func (r *runner) received(t Turn, ans *answer) func(context.Context, ProviderRes
 			return errReceivedTwice
 		}
 		in.Status, in.Headers = resp.Status, visibleHeaders(resp.Headers, call)
-		v, decisions, err := hooks.Ask(ctx, r.engine.Asker, h, p, in, nil)
+		v, decisions, err := hooks.Ask(ctx, r.asks.Asker, h, p, in, nil)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ import (
 // policy says what becomes of it: it is refused with a [BusyError], or its run is
 // enqueued, and the active one may be cancelled.
 func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
-	s := starting{c: c, cmd: cmd}
+	s := starting{c: c, asks: c.inForce(), cmd: cmd}
 	if err := s.validate(); err != nil {
 		return StartedRun{}, err
 	}
@@ -29,15 +29,16 @@ func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, erro
 		return StartedRun{}, err
 	}
 	if s.stopped.ID != "" {
-		notifyEnd(ctx, c.Logger, c.Hooks, cmd.TenantID, cmd.SessionID, s.stopped)
+		notifyEnd(ctx, c.Logger, s.asks.Hooks, cmd.TenantID, cmd.SessionID, s.stopped)
 	}
 	return s.out, nil
 }
 
 // starting is a StartRun under way.
 type starting struct {
-	c   *Commands
-	cmd StartRun
+	c    *Commands
+	asks InForce
+	cmd  StartRun
 	// agent, text and digest are what the request comes to.
 	agent     string
 	text      string
@@ -217,7 +218,7 @@ func (s *starting) ask(ctx context.Context, h Head) error {
 	in := hooks.BeforeInput{
 		TenantID: s.cmd.TenantID, SessionID: s.cmd.SessionID, InputID: s.inputID, Agent: s.agent, Text: s.text,
 	}
-	v, decisions, err := hooks.Ask(ctx, s.c.Asker, s.c.Hooks.BeforeInput, hooks.Position{
+	v, decisions, err := hooks.Ask(ctx, s.asks.Asker, s.asks.Hooks.BeforeInput, hooks.Position{
 		TenantID: in.TenantID, SessionID: in.SessionID, Subject: in.InputID, Attempt: 1,
 	}, in, func(in hooks.BeforeInput) error {
 		if blank(in.Text) {
