@@ -16,12 +16,12 @@ import (
 
 func TestGateFlags(t *testing.T) {
 	t.Parallel()
-	g, err := gateFlags{DenyTools: []string{"rm", " memory_* "}, MaxInputBytes: 9, ToolPermissions: []string{"a=ask", "*=deny"}}.gates()
+	g, err := gateFlags{hookFlags: hookFlags{DenyTools: []string{"rm", " memory_* "}, MaxInputBytes: 9}, ToolPermissions: []string{"a=ask", "*=deny"}}.gates()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var registered []string
-	for _, h := range g.hooks.Set().Hooks {
+	for _, h := range g.first.hooks.Set().Hooks {
 		registered = append(registered, string(h.Gate)+" "+h.ID+" "+h.Config)
 	}
 	if want := []string{`BeforeInput max-input-bytes {"bytes":9}`, `BeforeToolCall deny-tools {"tools":["rm","memory_*"]}`}; !slices.Equal(registered, want) {
@@ -30,8 +30,8 @@ func TestGateFlags(t *testing.T) {
 	if want := []loop.Permission{{Tools: "a", Mode: loop.PermissionAsk}, {Tools: "*", Mode: loop.PermissionDeny}}; !slices.Equal(g.permissions, want) {
 		t.Errorf("permissions %v, want %v", g.permissions, want)
 	}
-	none, err := gateFlags{DenyTools: []string{""}, ToolPermissions: []string{" "}}.gates()
-	if err != nil || none.hooks.BeforeToolCall != nil || none.hooks.BeforeInput != nil || none.permissions != nil {
+	none, err := gateFlags{hookFlags: hookFlags{DenyTools: []string{""}}, ToolPermissions: []string{" "}}.gates()
+	if err != nil || none.first.hooks.BeforeToolCall != nil || none.first.hooks.BeforeInput != nil || none.permissions != nil {
 		t.Errorf("of nothing: %+v, %v", none, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestOnlyDevHasAHookByItself(t *testing.T) {
 	if _, err := parser.Parse([]string{"serve"}); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := c.Serve.gates(); err != nil || g.hooks.BeforeToolCall != nil || g.hooks.BeforeInput != nil || len(g.permissions) != 2 {
+	if g, err := c.Serve.gates(); err != nil || g.first.hooks.BeforeToolCall != nil || g.first.hooks.BeforeInput != nil || len(g.permissions) != 2 {
 		t.Errorf("serve has %+v, %v", g, err)
 	}
 }

@@ -49,7 +49,7 @@ const (
 // binary as agentd, need tools whose effects they can count.
 var extraTools []loop.Tool
 
-// extraHooks stand behind those that the flags ask for, and are there for the
+// extraHooks stand behind those of flags and config file, and are there for the
 // same reason.
 var extraHooks hooks.Hooks
 
@@ -112,19 +112,18 @@ func (n node) run(ctx context.Context) (err error) {
 		err = errors.Join(err, log.Stop(ctx))
 	}()
 
-	n.gates.hooks = n.gates.hooks.Then(extraHooks)
-	hookSet := n.gates.hooks.Set()
-	if err := log.PutHookSet(ctx, hookSet); err != nil {
+	inForce := &loop.Switch{}
+	reload := &reloader{config: n.gates.config, sets: log, into: inForce, log: n.log}
+	if err := reload.load(ctx, n.gates.first, causeStart); err != nil {
 		return err
 	}
-	asker := &hooks.Asker{HookSet: hookSet.Digest}
 	tools, err := builtin.Tools(builtin.Surroundings{Memories: log})
 	if err != nil {
 		return err
 	}
 	tools = append(tools, extraTools...)
 	commands := &loop.Commands{
-		Log: log, Agents: []string{demoAgent}, Tools: map[string][]loop.Tool{demoAgent: tools}, Policies: n.policies, Hooks: n.gates.hooks, Asker: asker,
+		Log: log, Agents: []string{demoAgent}, Tools: map[string][]loop.Tool{demoAgent: tools}, Policies: n.policies, Switch: inForce,
 		NewID: newID, Now: time.Now, Logger: n.parts,
 	}
 
@@ -166,7 +165,7 @@ func (n node) run(ctx context.Context) (err error) {
 		demo.Permissions = n.gates.permissions
 		n.limit(&demo)
 		engine := &loop.Engine{
-			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Hooks: n.gates.hooks, Asker: asker, NewID: newID, Now: time.Now, Logger: n.parts,
+			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Switch: inForce, NewID: newID, Now: time.Now, Logger: n.parts,
 		}
 		label, _ := versionAndCommit()
 		runs, err := worker.New(worker.Config{
@@ -192,11 +191,16 @@ func (n node) run(ctx context.Context) (err error) {
 		}()
 	}
 
+	hungUp, stopReload := reload.start(ctx)
+	defer stopReload()
+
 	ready.Store(true)
 	n.serving()
 	select {
 	case <-ctx.Done():
 		n.log.Info("stopping: runs finish their step or are handed over; a second signal ends this at once", "grace", n.grace)
+	case <-hungUp:
+		n.log.Info("stopping: the terminal is gone", "grace", n.grace)
 	case <-served:
 		err = fmt.Errorf("serve: %w", serveErr)
 	case <-n.broken:

@@ -2,6 +2,7 @@ package yamlfile
 
 import (
 	"encoding"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"slices"
@@ -40,11 +41,12 @@ const maxDuration = 10_000 * time.Hour
 // It reports whether nothing was. What is for errors, such as "deny_tools".
 //
 // A struct is a mapping whose keys its fields name in the tag yaml; a field without
-// it is not read. Behind the name may stand "required", and "positive" for numbers.
+// it, or with "-", is not read. Behind the name may stand "required", and "positive" for numbers.
 // A list may be written as its one element. Beside structs, slices, pointers and
 // maps there are texts, which may not be blank, true and false, whole numbers from
-// 0, durations, types that are a [Value] and types with an UnmarshalText, whose
-// error is told. Any other type is a mistake of the program, and panics.
+// 0, durations, [json.Number], types that are a [Value] and types with an
+// UnmarshalText, whose error is told. An any is a text, a bool or a json.Number.
+// Any other type is a mistake of the program, and panics.
 func (f *File) Decode(n *yaml.Node, what string, into any) bool {
 	before := f.problems.Count()
 	f.decode(n, what, reflect.ValueOf(into).Elem())
@@ -58,6 +60,12 @@ func (f *File) decode(n *yaml.Node, what string, v reflect.Value) {
 		return
 	case *time.Duration:
 		*to = f.Duration(n, what, 0, maxDuration)
+		return
+	case *json.Number:
+		*to = f.decimal(n, what)
+		return
+	case *any:
+		*to = f.scalar(n, what)
 		return
 	case encoding.TextUnmarshaler:
 		if n.Kind != yaml.ScalarNode || isNull(n) {
@@ -93,6 +101,29 @@ func (f *File) decode(n *yaml.Node, what string, v reflect.Value) {
 	}
 }
 
+// decimal reads a number with the digits that it is written with.
+func (f *File) decimal(n *yaml.Node, what string) json.Number {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!int" && n.Tag != "!!float" || !json.Valid([]byte(n.Value)) {
+		f.ErrorAt(n, "%s is %s; expected a number as JSON writes it", what, KindOf(n))
+		return ""
+	}
+	return json.Number(n.Value)
+}
+
+// scalar reads a text, true or false, or a number as JSON writes it.
+func (f *File) scalar(n *yaml.Node, what string) any {
+	switch {
+	case IsText(n):
+		return n.Value
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!bool":
+		return f.Boolean(n, what)
+	case n.Kind == yaml.ScalarNode && !isNull(n) && json.Valid([]byte(n.Value)):
+		return json.Number(n.Value)
+	}
+	f.ErrorAt(n, "%s is %s; expected a text, a number, true or false", what, KindOf(n))
+	return nil
+}
+
 func (f *File) mapping(n *yaml.Node, what string, v reflect.Value) {
 	if n.Kind != yaml.MappingNode {
 		f.ErrorAt(n, "expected %s as a mapping, not %s", what, KindOf(n))
@@ -111,7 +142,7 @@ func (f *File) record(n *yaml.Node, what string, v reflect.Value) {
 	var required []string
 	for i := range v.NumField() {
 		tag, ok := v.Type().Field(i).Tag.Lookup("yaml")
-		if !ok {
+		if !ok || tag == "-" {
 			continue
 		}
 		name, rest, _ := strings.Cut(tag, ",")

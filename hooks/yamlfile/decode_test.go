@@ -1,6 +1,7 @@
 package yamlfile_test
 
 import (
+	"encoding/json"
 	"errors"
 	"reflect"
 	"strings"
@@ -34,6 +35,9 @@ type everything struct {
 	Level  level               `yaml:"level"`
 	Inner  *inner              `yaml:"inner"`
 	ByName map[string]inner    `yaml:"by_name"`
+	Limit  json.Number         `yaml:"limit"`
+	Any    []any               `yaml:"any"`
+	Hidden func()              `yaml:"-"`
 	Other  func()              // has no tag: it is not read
 	Deep   map[string][]inner  `yaml:"deep"`
 }
@@ -64,11 +68,14 @@ level: high
 inner: {x: 0}
 by_name: {a: {x: 1}, "b c": {x: 2}}
 deep: {a: [{x: 1}, {x: 2}], b: {x: 3}}
+limit: 100000000000000000000.10
+any: [a, true, 1.0, "1"]
 `, &got)
 	want := everything{
 		Name: "a b", ID: "x-1", On: true, Count: 3, Size: 1<<63 - 1, Wait: time.Minute, Tools: yamlfile.Globs{"memory_*"},
 		Words: []string{"one"}, Level: 4, Inner: &inner{}, ByName: map[string]inner{"a": {1}, "b c": {2}},
-		Deep: map[string][]inner{"a": {{1}, {2}}, "b": {{3}}},
+		Deep:  map[string][]inner{"a": {{1}, {2}}, "b": {{3}}},
+		Limit: "100000000000000000000.10", Any: []any{"a", true, json.Number("1.0"), "1"},
 	}
 	if !ok || p.Err() != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%v, %+v\nwant %+v", p.Err(), got, want)
@@ -90,8 +97,10 @@ level: medium
 inner: {y: 1}
 by_name: [x]
 deep: {a: x}
+limit: x
+any: [[], .5]
 `, new(everything))
-	want := `f.yaml:2:1: it has no key "nam"; expected one of by_name, count, deep, id, inner, level, name, on, size, tools, wait, words
+	want := `f.yaml:2:1: it has no key "nam"; expected one of any, by_name, count, deep, id, inner, level, limit, name, on, size, tools, wait, words
 f.yaml:2:1: it has no key name
 f.yaml:3:5: id is "a b"; expected letters, digits, . _ and -
 f.yaml:4:5: on is "yes"; expected true or false
@@ -104,7 +113,10 @@ f.yaml:10:8: level: expected low or high
 f.yaml:11:8: inner has no key x
 f.yaml:11:9: inner has no key "y"; expected one of x
 f.yaml:12:10: expected by_name as a mapping, not a list
-f.yaml:13:11: expected deep.a as a mapping, not "x"`
+f.yaml:13:11: expected deep.a as a mapping, not "x"
+f.yaml:14:8: limit is "x"; expected a number as JSON writes it
+f.yaml:15:7: any is a list; expected a text, a number, true or false
+f.yaml:15:11: any is ".5"; expected a text, a number, true or false`
 	if ok || p.Err() == nil || p.Err().Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", p.Err(), want)
 	}

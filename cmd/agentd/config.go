@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/rules"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
+)
+
+// configFlags name the config file.
+type configFlags struct {
+	Config string `env:"AGENTD_CONFIG" placeholder:"FILE" help:"Read hooks and rules from this file; without it from agentd.yaml in the current directory, if that is there."`
+}
+
+// defaultConfig is read if nobody names another.
+const defaultConfig = "agentd.yaml"
+
+// path returns that of the config file, "" for none.
+func (f configFlags) path() string {
+	if f.Config != "" {
+		return f.Config
+	}
+	// One that is there and cannot be read is not passed over.
+	if _, err := os.Lstat(defaultConfig); errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return defaultConfig
+}
+
+// hookConfig is where the hooks of a process come from. They stand in this
+// order.
+type hookConfig struct {
+	flags []part
+	// path is that of the config file, "" for none.
+	path  string
+	extra []part
+}
+
+// configured is what flags and the files came to. It is not changed once it is
+// made.
+type configured struct {
+	// parts are the hooks in the order of registration.
+	parts []part
+	// hooks are the parts as one.
+	hooks hooks.Hooks
+	rules *rules.Set
+	// files are those that were read, the config file first.
+	files []configFile
+}
+
+// part is some of the hooks, and where they were asked for.
+type part struct {
+	hooks hooks.Hooks
+	place func(hooks.Registration) string
+}
+
+// placed is a part whose hooks all come from one place.
+func placed(h hooks.Hooks, place string) part {
+	return part{hooks: h, place: func(hooks.Registration) string { return place }}
+}
+
+// configFile is a file as it was when it was read.
+type configFile struct {
+	Name string
+	// SHA256 is that of the content in hex, "" if there was none to read.
+	SHA256   string
+	Modified time.Time
+	// problem is why it could not be read.
+	problem string
+}
+
+// read reads the files and makes the hooks. An error that is wrong with a file is
+// an [*yamlfile.Errors]; what is returned then has the files that were read, and
+// no hooks.
+func (c hookConfig) read() (*configured, error) {
+	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}}
+	if c.path != "" {
+		r.config(c.path)
+	}
+	if err := r.problems.Err(); err != nil {
+		return &configured{files: r.out.files}, err
+	}
+	out := r.out
+	out.parts = append(out.parts[:len(out.parts):len(out.parts)], c.extra...)
+	out.rules, out.hooks = r.rules.Set(), compose(out.parts)
+	return out, nil
+}
+
+// compose joins parts in their order. Halves of halves, so that a chain of many
+// is not nested as deep.
+func compose(parts []part) hooks.Hooks {
+	switch n := len(parts); n {
+	case 0:
+		return hooks.Hooks{}
+	case 1:
+		return parts[0].hooks
+	default:
+		return compose(parts[:n/2]).Then(compose(parts[n/2:]))
+	}
+}
+
+// configReader reads one state of the config file and the files that it names.
+type configReader struct {
+	problems yamlfile.Problems
+	rules    *rules.Reader
+	file     *yamlfile.File // the config file
+	out      *configured
+	ids      map[string]string // the place of each hook by gate and id
+}
+
+func (r *configReader) config(path string) {
+	text, err := r.content(path)
+	if err != nil {
+		r.problems.Add(path, yamlfile.Place{}, "the file cannot be read: %s", unreadable(err))
+		return
+	}
+	r.file = yamlfile.Parse(path, text, "a mapping with keys such as hooks and rules", &r.problems)
+	if r.file == nil {
+		return
+	}
+	keys := r.rules.Keys(r.file)
+	list := keys["rules"]
+	keys["rules"] = func(n *yaml.Node) {
+		list(n)
+		r.add(r.rulesIn(path))
+	}
+	keys["hooks"] = r.hooks
+	r.file.Fields(r.file.Root, "the config file", keys)
+}
+
+// content reads a file and remembers how it was.
+func (r *configReader) content(path string) ([]byte, error) {
+	f, text, err := readConfigFile(path)
+	r.out.files = append(r.out.files, f)
+	return text, err
+}
+
+func readConfigFile(path string) (configFile, []byte, error) {
+	f := configFile{Name: path}
+	text, err := yamlfile.Read(path)
+	if err != nil {
+		f.problem = unreadable(err)
+		return f, nil, err
+	}
+	sum := sha256.Sum256(text)
+	f.SHA256 = hex.EncodeToString(sum[:])
+	if info, err := os.Stat(path); err == nil {
+		f.Modified = info.ModTime()
+	}
+	return f, text, nil
+}
+
+// unreadable is an error about a file without the file's name.
+func unreadable(err error) string {
+	var about *fs.PathError
+	if errors.As(err, &about) {
+		return about.Err.Error()
+	}
+	return err.Error()
+}
+
+// beside is where a file is that the config file names.
+func (r *configReader) beside(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(r.file.Name), name)
+}
+
+// rulesIn is the part of the rules that stand in a file which was read.
+func (r *configReader) rulesIn(path string) part {
+	set := r.rules.Set()
+	places := map[string]string{}
+	for _, one := range set.Rules() {
+		places[one.ID] = fmt.Sprintf("%s:%d", one.File, one.Line)
+	}
+	return part{hooks: set.HooksIn(path), place: func(r hooks.Registration) string { return places[r.ID] }}
+}
+
+// add registers hooks behind the others, unless one has the name of another at
+// the same gate: the ledger could not tell them apart.
+func (r *configReader) add(p part) (duplicate string, ok bool) {
+	for _, reg := range p.hooks.Set().Hooks {
+		key := string(reg.Gate) + "/" + reg.ID
+		if first := r.ids[key]; first != "" && !strings.HasPrefix(reg.ID, "anonymous/") {
+			return fmt.Sprintf("the id %q is that of the hook at %s; give one of them another id", reg.ID, first), false
+		}
+		r.ids[key] = p.place(reg)
+	}
+	r.out.parts = append(r.out.parts, p)
+	return "", true
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
+
+// configFiles writes files into a directory of their own and returns it.
+func configFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const rulesOfShop = `
+  - id: %s
+    gate: BeforeToolCall
+    block: "no"
+    examples: [{input: {}, expect: block}]
+`
+
+func shopRule(id string) string { return strings.ReplaceAll(rulesOfShop, "%s", id) }
+
+func TestHooksOfAFileStandInItsOrderBehindTheFlags(t *testing.T) {
+	t.Parallel()
+	dir := configFiles(t, map[string]string{
+		"agentd.yaml": `
+rules:` + shopRule("here") + `
+hooks:
+  - rules: [policies/a.yaml, policies/b.yaml]
+  - deny_tools: {tools: [rm, mv]}
+    agents: demo
+    tenants: [a, b]
+    on_failure: open
+    timeout: 300ms
+  - deny_tools: {tools: dd}
+    id: no-dd
+  - max_input_bytes: {bytes: 9}
+examples:
+  - {gate: BeforeToolCall, input: {}, expect: {action: block, rule: here}}
+`,
+		"policies/a.yaml": "rules:" + shopRule("a"),
+		"policies/b.yaml": "rules:" + shopRule("b"),
+	})
+	code, out, said := runAgentd(t, options{dir: dir}, "hooks", "list", "--deny-tools", "x")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, said)
+	}
+	var got []string
+	for line := range strings.Lines(out) {
+		fields := strings.Fields(line)
+		id, _, _ := strings.Cut(fields[3], "@")
+		got = append(got, strings.Join([]string{fields[0], fields[1], id, fields[5], fields[6], strings.Join(fields[8:], " ")}, " "))
+	}
+	want := []string{
+		"GATE # HOOK ON FAILURE PURE ONLY DEFINED",
+		"BeforeInput 1 max-input-bytes closed 2s - agentd.yaml:17",
+		"BeforeToolCall 1 deny-tools closed 2s - --deny-tools",
+		"BeforeToolCall 2 here closed 2s - agentd.yaml:3",
+		"BeforeToolCall 3 a closed 2s - policies/a.yaml:2",
+		"BeforeToolCall 4 b closed 2s - policies/b.yaml:2",
+		"BeforeToolCall 5 deny-tools open 300ms agents=demo tenants=a,b agentd.yaml:10",
+		"BeforeToolCall 6 no-dd closed 2s - agentd.yaml:15",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("printed\n%s\nwhich is\n%s", out, strings.Join(got, "\n"))
+	}
+
+	code, out, said = runAgentd(t, options{dir: dir}, "hooks", "list", "--json")
+	if code != 0 || strings.Count(out, "\n") != 6 || !strings.Contains(out, `"only":{"tenants":["a","b"],"agents":["demo"]},"defined":"agentd.yaml:10"}`) {
+		t.Errorf("exit code %d, said %s, printed\n%s", code, said, out)
+	}
+	if code, out, _ = runAgentd(t, options{dir: dir}, "hooks", "test"); code != 0 || out != "3 rules, 4 examples, 0 failures\n" {
+		t.Errorf("exit code %d, printed\n%s", code, out)
+	}
+}
+
+func TestRulesOfACheckedFileAreThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	dir := configFiles(t, map[string]string{"c.yaml": "hooks: [{rules: a.yaml}]\nrules: []\n", "a.yaml": "rules:" + shopRule("a")})
+	c, err := hookConfig{path: filepath.Join(dir, "c.yaml")}.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, c.hooks.BeforeToolCall, hooks.Position{}, hooks.BeforeToolCall{Call: hooks.ToolCall{Arguments: "{}"}}, nil)
+	if err != nil || v.Action != hooks.ActionBlock || v.Reason.Rule != "a" {
+		t.Errorf("verdict %+v, %v", v, err)
+	}
+}
+
+// TestWhatIsWrongWithAConfigFileIsToldWithItsPlaces by everything that reads one,
+// and before anything starts.
+func TestWhatIsWrongWithAConfigFileIsToldWithItsPlaces(t *testing.T) {
+	t.Parallel()
+	const text = `hooks:
+  - deny_tool: {tools: [memory_clear]}
+  - deny_tools: {tols: a}
+  - max_input_bytes: {bytes: 0}
+    tools: x
+  - rules: [nope.yaml, bad.yaml]
+    id: x
+  - deny_tools: {tools: "a["}
+    max_input_bytes: {bytes: -1}
+  - {id: x}
+  - x
+  - deny_tools: {tools: a}
+    phase: late
+  - deny_tools: {tools: a}
+  - deny_tools: {tools: a}
+hoks: 1
+rules: 7
+`
+	const want = `agentd.yaml:2:5: a hook has no key "deny_tool"; expected one of …
+agentd.yaml:2:5: the hook has no kind; expected one of …
+agentd.yaml:3:17: deny_tools has no key tools
+agentd.yaml:3:18: deny_tools has no key "tols"; expected one of tools
+agentd.yaml:4:30: bytes is 0; expected a number from 1
+agentd.yaml:5:12: max_input_bytes takes no tools here; expected id, agents, tenants, on_failure, timeout
+agentd.yaml:6:12: nope.yaml cannot be read: no such file or directory
+agentd.yaml:7:9: rules takes no id here; expected no key beside it
+agentd.yaml:8:5: the hook is deny_tools and max_input_bytes; expected one of them
+agentd.yaml:8:25: tools: "a[" is no glob, such as memory_*
+agentd.yaml:10:5: the hook has no kind; expected one of …
+agentd.yaml:11:5: expected a hook as a mapping, not "x"
+agentd.yaml:13:12: deny_tools takes no phase here; expected id, agents, tenants, on_failure, timeout
+agentd.yaml:14:5: the id "deny-tools" is that of the hook at agentd.yaml:12; give one of them another id
+agentd.yaml:15:5: the id "deny-tools" is that of the hook at agentd.yaml:12; give one of them another id
+agentd.yaml:16:1: the config file has no key "hoks"; expected one of …
+agentd.yaml:17:8: expected rules as a list, not "7"
+bad.yaml:3:3: a file of rules has no key "hooks"; expected one of examples, rules
+bad.yaml:3:3: the file has no key rules
+`
+	dir := configFiles(t, map[string]string{"agentd.yaml": text, "bad.yaml": "# x\n\n  hooks: []\n"})
+	for _, args := range [][]string{
+		{"hooks", "list"}, {"hooks", "test"}, {"serve"}, {"dev"}, {"hooks", "test", "--config", filepath.Join(".", "agentd.yaml")},
+	} {
+		code, out, said := runAgentd(t, options{dir: dir}, args...)
+		if got := withoutLists(said); code != exitUsage || out != "" || got != withoutLists("agentd: "+want) {
+			t.Errorf("%v: exit code %d, printed %q, said\n%s", args, code, out, said)
+		}
+	}
+}
+
+var listOfKeys = regexp.MustCompile(`(?m)expected one of .*$`)
+
+// withoutLists takes out the names of kinds and keys, of which more come.
+func withoutLists(s string) string { return listOfKeys.ReplaceAllString(s, "expected one of …") }
+
+func TestAConfigFileThatIsNamedHasToBeThere(t *testing.T) {
+	t.Parallel()
+	dir := configFiles(t, map[string]string{"empty.yaml": " "})
+	for file, want := range map[string]string{
+		"gone.yaml":  "gone.yaml: the file cannot be read: no such file or directory",
+		".":          ".: the file cannot be read: is a directory",
+		"empty.yaml": "empty.yaml: the file is empty; expected a mapping with keys such as hooks and rules",
+	} {
+		if code, _, said := runAgentd(t, options{dir: dir, env: []string{"AGENTD_CONFIG=" + file}}, "hooks", "list"); code != exitUsage || said != "agentd: "+want+"\n" {
+			t.Errorf("%s: exit code %d, said %q", file, code, said)
+		}
+	}
+	if code, out, said := runAgentd(t, options{dir: dir}, "hooks", "list"); code != 0 || !strings.Contains(out, "no hook is registered") {
+		t.Errorf("without a file: exit code %d, %s%s", code, out, said)
+	}
+	if code, _, said := runAgentd(t, options{dir: dir}, "hooks", "test"); code != exitUsage || !strings.Contains(said, "which config file?") {
+		t.Errorf("without a file: exit code %d, said %q", code, said)
+	}
+}
+
+func TestHooksTestTellsWhichExampleFails(t *testing.T) {
+	t.Parallel()
+	dir := configFiles(t, map[string]string{
+		"agentd.yaml": "hooks: [{rules: r.yaml}]\n",
+		"r.yaml":      "rules:" + shopRule("a") + "examples:\n  - {name: all, gate: BeforeToolCall, input: {}, expect: continue}\n",
+		"none.yaml":   "hooks: [{deny_tools: {tools: x}}]\n",
+	})
+	code, out, _ := runAgentd(t, options{dir: dir}, "hooks", "test")
+	if want := "r.yaml:7: an example of all rules: all\n    action: expected continue, got block\n1 rule, 2 examples, 1 failure\n"; code != exitFailure || out != want {
+		t.Errorf("exit code %d, printed\n%s", code, out)
+	}
+	code, out, _ = runAgentd(t, options{dir: dir}, "hooks", "test", "--config", "none.yaml")
+	if code != 0 || !strings.HasPrefix(out, "0 rules, no examples: nothing was tested") {
+		t.Errorf("exit code %d, printed %q", code, out)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (hooksTestCmd{configFlags{filepath.Join(dir, "agentd.yaml")}}).Run(ctx, &std{out: &strings.Builder{}}); err == nil {
+		t.Error("a test that was ended has passed")
+	}
+}

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// lookEvery is how often the files are read again. A change is loaded once two
+// looks have found the same, since a file that is half written may be valid with
+// fewer guards in it.
+const lookEvery = 2 * time.Second
+
+// cause is why a hook set was loaded. The words are stored.
+type cause string
+
+const (
+	causeStart  cause = "start"
+	causeSignal cause = "signal"
+	causeFile   cause = "file"
+)
+
+// hookSets stores hook sets, so that what runs and decisions name can be read.
+type hookSets interface {
+	PutHookSet(ctx context.Context, set hooks.HookSet) error
+}
+
+// reloader has the hooks of a process that are asked be those of its files. One
+// goroutine uses it at a time.
+type reloader struct {
+	config hookConfig
+	sets   hookSets
+	into   *loop.Switch
+	log    *slog.Logger
+
+	// asker asks the hooks of the set that is in force.
+	asker *hooks.Asker
+	// files are those that were read for what was loaded or refused last, and
+	// settled the state in which they were.
+	files   []configFile
+	settled string
+	// pending is the state that the look before this one found.
+	pending string
+	// unsaid is what went wrong with the loading of pending, once it was told.
+	unsaid string
+}
+
+// load puts what the files came to in force. This is the one place where that
+// happens: at the start, and then whenever the files are others. The set is
+// stored before anybody is asked by it.
+func (r *reloader) load(ctx context.Context, c *configured, why cause) error {
+	set := c.hooks.Set()
+	if err := r.sets.PutHookSet(ctx, set); err != nil {
+		return err
+	}
+	before := ""
+	if r.asker != nil {
+		before = r.asker.HookSet
+	}
+	r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
+	if r.asker == nil || before != set.Digest {
+		r.asker = &hooks.Asker{HookSet: set.Digest}
+		r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker})
+	}
+	if r.config.path != "" {
+		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(set.Hooks), "hook_set", set.Digest, "before", before)
+	}
+	return nil
+}
+
+// look reads the files again if they are others than before, and loads them once
+// they have been the same twice.
+func (r *reloader) look(ctx context.Context) {
+	if stateOf(readAgain(r.files)) == r.settled {
+		r.pending = ""
+		return
+	}
+	c, err := r.config.read()
+	if state := stateOf(c.files); state != r.pending {
+		r.pending, r.unsaid = state, ""
+		return
+	}
+	r.take(ctx, c, err, causeFile)
+}
+
+// loadNow reads the files because somebody has asked for it.
+func (r *reloader) loadNow(ctx context.Context) {
+	if r.config.path == "" {
+		r.log.Info("no config file was there at the start: there is nothing to load again")
+		return
+	}
+	c, err := r.config.read()
+	r.pending, r.unsaid = stateOf(c.files), ""
+	r.take(ctx, c, err, causeSignal)
+}
+
+// take loads what was read, or tells once why it is not loaded.
+func (r *reloader) take(ctx context.Context, c *configured, err error, why cause) {
+	if err != nil {
+		r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
+		r.refuse(err)
+		return
+	}
+	// It is tried again at the next look: nothing is settled.
+	if err := r.load(ctx, c, why); err != nil && ctx.Err() == nil && r.unsaid != err.Error() {
+		r.unsaid = err.Error()
+		r.log.Error("hooks are not loaded yet: those before are still asked", "config", r.config.path, "error", err)
+	}
+}
+
+// refuse tells what is wrong, a line per place.
+func (r *reloader) refuse(err error) {
+	var wrong *yamlfile.Errors
+	if errors.As(err, &wrong) {
+		for _, one := range wrong.List {
+			r.log.Error("the config is wrong", "problem", one.Error())
+		}
+		if wrong.More > 0 {
+			r.log.Error("the config is wrong in more places", "more", wrong.More)
+		}
+	}
+	r.log.Error("hooks are not loaded: those before are still asked", "config", r.config.path, "hook_set", r.asker.HookSet)
+}
+
+// stateOf tells two states of files apart.
+func stateOf(files []configFile) string {
+	var b strings.Builder
+	for _, f := range files {
+		fmt.Fprintf(&b, "%q %s %q\n", f.Name, f.SHA256, f.problem)
+	}
+	return b.String()
+}
+
+// readAgain is how files are now.
+func readAgain(files []configFile) []configFile {
+	now := make([]configFile, 0, len(files))
+	for _, f := range files {
+		f, _, _ := readConfigFile(f.Name) // why it cannot be read is in f
+		now = append(now, f)
+	}
+	return now
+}
+
+// watch looks at the files until ctx ends, and loads them at once on SIGHUP. It
+// returns early, with true, if the signal says that the terminal is gone, which
+// is for the whole process.
+func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, gone func() bool) bool {
+	var looks <-chan time.Time
+	if r.config.path != "" {
+		every := time.NewTicker(lookEvery)
+		defer every.Stop()
+		looks = every.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-looks:
+			r.look(ctx)
+		case <-hangups:
+			if gone() {
+				return true
+			}
+			r.loadNow(ctx)
+		}
+	}
+}
+
+// start watches in the background. The channel is closed once the terminal is
+// gone; stop waits until nothing is loaded any more.
+func (r *reloader) start(ctx context.Context) (terminalGone <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	gone := terminalGoneCheck()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	closed, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		if r.watch(ctx, hangups, gone) {
+			close(closed)
+		}
+	}()
+	return closed, func() {
+		signal.Stop(hangups)
+		cancel()
+		<-done
+	}
+}
