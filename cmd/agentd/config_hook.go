@@ -155,8 +155,10 @@ var commonKeys = map[string]func(f *yamlfile.File, n *yaml.Node, scope *hooks.Sc
 		return hooks.OnFailureClosed()
 	},
 	"shadow": func(f *yamlfile.File, n *yaml.Node, _ *hooks.Scope) hooks.Option {
-		on := f.Boolean(n, "shadow")
-		return func(r *hooks.Registration) { r.Shadow = on }
+		if f.Boolean(n, "shadow") {
+			return hooks.Shadow()
+		}
+		return nil // rules may have said it themselves
 	},
 	"timeout": func(f *yamlfile.File, n *yaml.Node, _ *hooks.Scope) hooks.Option {
 		return hooks.TimeLimit(f.Duration(n, "timeout", minHookTimeout, maxHookTimeout))

@@ -42,16 +42,16 @@ var hookKinds = map[string]hookKind{
 }
 
 // guardKind is the kind of a builtin guard.
-func guardKind[C any](make func(C, ...hooks.Option) (hooks.Hooks, error)) hookKind {
+func guardKind[C any](from func(C, ...hooks.Option) (hooks.Hooks, error)) hookKind {
 	return hookKind{
-		config: func() hookSource { return &guarding[C]{make: make} },
+		config: func() hookSource { return &guarding[C]{from: from} },
 		takes:  []string{"id", "tools", "agents", "tenants", "on_failure", "timeout", "shadow"},
 	}
 }
 
 // guarding is a builtin guard with its config.
 type guarding[C any] struct {
-	make   func(C, ...hooks.Option) (hooks.Hooks, error)
+	from   func(C, ...hooks.Option) (hooks.Hooks, error)
 	config C
 }
 
@@ -61,7 +61,7 @@ func (g *guarding[C]) ReadYAML(f *yamlfile.File, n *yaml.Node, what string) {
 }
 
 func (g *guarding[C]) register(e *hookEntry, add func(part)) {
-	h, err := g.make(g.config)
+	h, err := g.from(g.config)
 	var bad *guard.ConfigError
 	switch {
 	case errors.As(err, &bad):

@@ -65,10 +65,10 @@ examples:
 	for line := range strings.Lines(out) {
 		fields := strings.Fields(line)
 		id, _, _ := strings.Cut(fields[3], "@")
-		got = append(got, strings.Join([]string{fields[0], fields[1], id, fields[5], fields[6], strings.Join(fields[8:], " ")}, " "))
+		got = append(got, strings.Join([]string{fields[0], fields[1], id, fields[5], fields[6], strings.Join(fields[9:], " ")}, " "))
 	}
 	want := []string{
-		"GATE # HOOK ON FAILURE PURE ONLY DEFINED",
+		"GATE # HOOK ON FAILURE SHADOW ONLY DEFINED",
 		"BeforeInput 1 max-input-bytes closed 2s - agentd.yaml:17",
 		"BeforeToolCall 1 deny-tools closed 2s - --deny-tools",
 		"BeforeToolCall 2 here closed 2s - agentd.yaml:3",
@@ -110,38 +110,40 @@ func TestWhatIsWrongWithAConfigFileIsToldWithItsPlaces(t *testing.T) {
 	const text = `hooks:
   - deny_tool: {tools: [memory_clear]}
   - deny_tools: {tols: a}
-  - max_input_bytes: {bytes: 0}
+  - max_input_bytes: {bytes: 9}
     tools: x
   - rules: [nope.yaml, bad.yaml]
     id: x
   - deny_tools: {tools: "a["}
-    max_input_bytes: {bytes: -1}
+    max_input_bytes: {bytes: 1}
   - {id: x}
   - x
   - deny_tools: {tools: a}
     phase: late
   - deny_tools: {tools: a}
-  - deny_tools: {tools: a}
+  - deny_tools: {}
+  - max_input_bytes: {bytes: 0}
+  - require_approval: {when: [{argument: /a, equals: 1}, {argument: a, equals: 1}]}
 hoks: 1
 rules: 7
 `
 	const want = `agentd.yaml:2:5: a hook has no key "deny_tool"; expected one of …
 agentd.yaml:2:5: the hook has no kind; expected one of …
-agentd.yaml:3:17: deny_tools has no key tools
 agentd.yaml:3:18: deny_tools has no key "tols"; expected one of tools
-agentd.yaml:4:30: bytes is 0; expected a number from 1
-agentd.yaml:5:12: max_input_bytes takes no tools here; expected id, agents, tenants, on_failure, timeout
+agentd.yaml:5:12: max_input_bytes is about no tool call, so it has no tools
 agentd.yaml:6:12: nope.yaml cannot be read: no such file or directory
-agentd.yaml:7:9: rules takes no id here; expected no key beside it
+agentd.yaml:7:9: rules takes no id here; expected shadow
 agentd.yaml:8:5: the hook is deny_tools and max_input_bytes; expected one of them
-agentd.yaml:8:25: tools: "a[" is no glob, such as memory_*
+agentd.yaml:8:25: tools[0]: "a[" is no glob, such as memory_*
 agentd.yaml:10:5: the hook has no kind; expected one of …
 agentd.yaml:11:5: expected a hook as a mapping, not "x"
-agentd.yaml:13:12: deny_tools takes no phase here; expected id, agents, tenants, on_failure, timeout
+agentd.yaml:13:12: deny_tools takes no phase here; expected id, tools, agents, tenants, on_failure, timeout, shadow
 agentd.yaml:14:5: the id "deny-tools" is that of the hook at agentd.yaml:12; give one of them another id
-agentd.yaml:15:5: the id "deny-tools" is that of the hook at agentd.yaml:12; give one of them another id
-agentd.yaml:16:1: the config file has no key "hoks"; expected one of …
-agentd.yaml:17:8: expected rules as a list, not "7"
+agentd.yaml:15:17: tools: names no tool; expected globs such as memory_*
+agentd.yaml:16:30: bytes: is 0; expected a number of at least 1
+agentd.yaml:17:69: when[1].argument: "a" is no JSON pointer such as /amount
+agentd.yaml:18:1: the config file has no key "hoks"; expected one of …
+agentd.yaml:19:8: expected rules as a list, not "7"
 bad.yaml:3:3: a file of rules has no key "hooks"; expected one of examples, rules
 bad.yaml:3:3: the file has no key rules
 `
