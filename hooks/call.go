@@ -3,7 +3,6 @@ package hooks
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 )
 
@@ -85,10 +84,9 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[
 	began := time.Now()
 	hookCtx, cancel := context.WithTimeout(ctx, h.TimeLimit)
 	defer cancel()
+	hookCtx, turn := queueing(hookCtx, a.now)
 	var (
 		end     callEnd
-		waited  atomic.Int64
-		asked   = a.now()
 		results = make(chan called[Out], 1)
 	)
 	go func() {
@@ -101,7 +99,7 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[
 			results <- c
 			a.returned(key, &end)
 		}()
-		waited.Store(int64(a.now().Sub(asked)))
+		turn.leave()
 		out, err := h.call(hookCtx, in)
 		c = called[Out]{out: out, err: err}
 	}()
@@ -111,12 +109,12 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[
 		// depend on who is faster. The limit is by the clock of timers, which
 		// never jumps.
 		if time.Since(began) < h.TimeLimit {
-			return c.out, time.Duration(waited.Load()), c.err
+			return c.out, turn.waited(), c.err
 		}
 	case <-hookCtx.Done():
 		a.leave(key, &end)
 	}
-	return out, time.Duration(waited.Load()), &Failure{
+	return out, turn.waited(), &Failure{
 		Outcome: OutcomeTimeout, Err: fmt.Errorf("no answer within %s", h.TimeLimit),
 	}
 }

@@ -72,8 +72,9 @@ type Decision struct {
 	InputBytes   int
 	OutputBytes  int
 
-	// Queue is how long the hook waited before it was entered, Latency how
-	// long the whole call took, Deadline how long it might have.
+	// Queue is how long the hook waited for its turn: before it was entered,
+	// and where it says so itself, see [Queued]. Latency is how long the whole
+	// call took, Deadline how long it might have.
 	Queue    time.Duration
 	Latency  time.Duration
 	Deadline time.Duration

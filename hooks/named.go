@@ -2,6 +2,7 @@ package hooks
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"time"
 )
@@ -196,7 +197,7 @@ var errBoth = errors.New("one hook wants a change and another asks: register the
 // alone asks f outside a run.
 func alone[In Input[In, Out], Out Result](ctx context.Context, f Func[In, Out], in In) (Out, error) {
 	var none Out
-	v, _, err := Ask(ctx, &Asker{}, f, Position{}, in, nil)
+	v, _, err := Ask(ctx, &Asker{}, f, within(ctx), in, nil)
 	if err != nil {
 		return none, err
 	}
@@ -204,4 +205,14 @@ func alone[In Input[In, Out], Out Result](ctx context.Context, f Func[In, Out], 
 		return none, errBoth
 	}
 	return in.merge(v), nil
+}
+
+// within is the position of hooks that another one asks, or that are asked
+// outside a run: what they are asked about has an id of its own, as at a gate,
+// and the same whenever the hook around them is asked again.
+func within(ctx context.Context) Position {
+	if id := DecisionID(ctx); id != "" {
+		return Position{Subject: id}
+	}
+	return Position{Subject: rand.Text()}
 }
