@@ -35,8 +35,8 @@ var importRules = []importRule{
 		from: []string{"hooks"}, deny: []string{"...", "ext:*"},
 	},
 	{
-		name: "hooks/stream imports only hooks and the standard library",
-		from: []string{"hooks/stream/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+		name: "hooks/stream and hooks/webhook import only hooks and the standard library",
+		from: []string{"hooks/stream/...", "hooks/webhook/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
 	},
 	{
 		name: "hooks/guard imports only hooks and the standard library",
@@ -323,6 +323,9 @@ func TestImportRules(t *testing.T) {
 		{"hooks/guard/a.go", "github.com/google/uuid", true},
 		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},
+		{"hooks/webhook/a.go", local("hooks"), false},
+		{"hooks/webhook/a.go", local("hooks/rules"), true},
+		{"hooks/webhook/a.go", river, true},
 		{"hooks/rules/a.go", local("hooks"), false},
 		{"hooks/rules/a.go", local("hooks/yamlfile"), false},
 		{"hooks/yamlfile/a.go", local("hooks"), true},
