@@ -198,7 +198,7 @@ func serverTimeouts(d time.Duration) option {
 
 func TestSSEOutlivesTheServersTimeouts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, serverTimeouts(300*time.Millisecond), heartbeat(100*time.Millisecond))
+	b := setup(t, serverTimeouts(time.Second), heartbeat(200*time.Millisecond))
 	for name, client := range map[string]*http.Client{"HTTP/1.1": b.client, "h2c": h2c(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +207,7 @@ func TestSSEOutlivesTheServersTimeouts(t *testing.T) {
 			id := b.newSession(t)
 			stream := readFrames(t, c.get(t, eventsPath(id, ""), nil).body)
 			stream.event()
-			for range 9 { // three times the timeouts
+			for range 15 { // three times the timeouts
 				if fr, ok := stream.next(); !ok || fr.comment != "ping" {
 					t.Fatalf("got %+v, want a heartbeat", fr)
 				}

@@ -139,14 +139,14 @@ func TestWatchRefusals(t *testing.T) {
 
 func TestWatchHeartbeatsPastTheServersTimeouts(t *testing.T) {
 	t.Parallel()
-	b := setup(t, serverTimeouts(300*time.Millisecond), heartbeat(100*time.Millisecond))
+	b := setup(t, serverTimeouts(time.Second), heartbeat(200*time.Millisecond))
 	for name, c := range b.protocols(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			id := b.newSession(t)
 			w := b.watch(t.Context(), t, c, &agentdv1.WatchEventsRequest{SessionId: id})
 			w.event()
-			for range 9 {
+			for range 15 { // three times the timeouts
 				if !w.Receive() || w.Msg().GetEvent() != nil {
 					t.Fatalf("%v, %v, want a heartbeat", w.Msg(), w.Err())
 				}

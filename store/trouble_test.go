@@ -194,7 +194,7 @@ func TestARowThatSomebodyHoldsForTooLongIsTold(t *testing.T) {
 func TestAPoolWithoutAConnectionIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	p := newTroubled(t, db, store.Limits{Acquire: 200 * time.Millisecond, Answer: soon}, soon)
+	p := newTroubled(t, db, store.Limits{Acquire: time.Second, Answer: soon}, soon)
 	const many = 10
 	sessions := make([]string, many)
 	for i := range sessions {
@@ -226,7 +226,7 @@ func TestAPoolWithoutAConnectionIsToldAtOnce(t *testing.T) {
 func TestADatabaseThatIsSilentIsToldAsUnavailable(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	p := newTroubled(t, db, store.Limits{Acquire: 200 * time.Millisecond, Answer: 200 * time.Millisecond}, soon)
+	p := newTroubled(t, db, store.Limits{Acquire: time.Second, Answer: time.Second}, soon)
 	p.line.Hang()
 	_, err := p.log.Head(limit(t), looptest.Tenant, p.id)
 	if !errors.Is(err, loop.ErrUnavailable) {

@@ -92,7 +92,7 @@ func (w *workers) hangUp(o one) {
 
 func (w *workers) waitFor(what, query string, args ...any) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), soon)
 	defer cancel()
 	for ok := false; !ok; {
 		if err := w.Pool.QueryRow(ctx, query, args...).Scan(&ok); err != nil {

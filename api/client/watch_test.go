@@ -187,7 +187,7 @@ func TestWatchLeavesAServerThatDoesNotAnswer(t *testing.T) {
 
 func TestHandlingAnEventIsNoSilence(t *testing.T) {
 	t.Parallel()
-	const silence = 500 * time.Millisecond
+	const silence = 2 * time.Second // a busy machine is not so silent
 	w := newWatchable(stays(nil, delta(1), delta(2)))
 	c := serve(t, handlers{sessions: w}, client.WithSilence(silence))
 	for e, err := range c.Watch(t.Context(), "s", 0) {
@@ -208,11 +208,11 @@ func TestAPatienceEndsAStream(t *testing.T) {
 	t.Parallel()
 	var said []string
 	c := serve(t, handlers{sessions: newWatchable(sends(nil, delta(1)), sends(connect.NewError(connect.CodeUnavailable, errSentence)))},
-		client.WithPatience(300*time.Millisecond),
+		client.WithPatience(time.Second),
 		client.WithOutage(func() { said = append(said, "away") }, func() { said = append(said, "back") }))
 	seqs, err := take(c.Watch(t.Context(), "s", 0), -1)
 	var away *client.AwayError
-	if !errors.As(err, &away) || away.For != 300*time.Millisecond || !strings.Contains(err.Error(), "has not answered for 300ms (a sentence for people)") || len(seqs) != 1 {
+	if !errors.As(err, &away) || away.For != time.Second || !strings.Contains(err.Error(), "has not answered for 1s (a sentence for people)") || len(seqs) != 1 {
 		t.Errorf("got %v, %v", seqs, err)
 	}
 	var refused *client.Error

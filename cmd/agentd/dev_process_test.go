@@ -143,7 +143,8 @@ func TestDevWherePostgresCannotGo(t *testing.T) {
 	if code := p.wait(t); code != 1 || !strings.Contains(p.err.String(), "exited unexpectedly") {
 		t.Errorf("exit code %d, said %q", code, p.err.String())
 	}
-	if took := time.Since(killed); took > brokenLimit+3*time.Second {
+	// It takes a second. If it tried to save anything, it would take some of these.
+	if took := time.Since(killed); took > stepLimit {
 		t.Errorf("it took %s", took)
 	}
 	if n := strings.Count(p.err.String(), "failed to connect to"); n > 1 {

@@ -92,7 +92,7 @@ func TestChatAsksForAYesOrANo(t *testing.T) {
 		p.types(t, "are you there?\r")
 		p.awaitText(t, "y or n?")
 		approval := awaitRow(t, db, `SELECT id::text FROM agentd.approvals`)
-		if code, _, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url}}, "approvals", "deny", approval); code != 0 {
+		if code, _, said := ofServer(s.url, "1m")(t, "approvals", "deny", approval); code != 0 {
 			t.Fatalf("deny: %s", said)
 		}
 		p.types(t, "y\r")
@@ -152,7 +152,7 @@ func TestApprovalsCommand(t *testing.T) {
 		{args: []string{"approve", approval}, code: 1, want: []string{"already decided: denied by principal local at "}},
 		{args: []string{"show", approval}, want: []string{"denied", "not now", "principal local"}},
 	} {
-		code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url, "AGENTD_PATIENCE=1s"}}, append([]string{"approvals"}, test.args...)...)
+		code, out, said := ofServer(s.url, "1m")(t, append([]string{"approvals"}, test.args...)...)
 		if code != test.code {
 			t.Errorf("approvals %v: exit code %d", test.args, code)
 		}
@@ -175,7 +175,7 @@ func TestExplainAndLedgerTellWhoDecidedWhat(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s := startServe(t, db, []string{"AGENTD_MAX_INPUT_BYTES=100", "AGENTD_DENY_TOOLS=memory_clear"})
-	env := options{env: []string{"AGENTD_URL=" + s.url, "AGENTD_PATIENCE=1s"}}
+	ask := ofServer(s.url, "1s")
 	c := chat(t, s.url, strings.NewReader("forget everything\n"+strings.Repeat("x", 101)+"\nping\n"), "--session", "mine")
 	if code := c.wait(t); code != 1 || !strings.Contains(c.err.String(), "The message has 101 bytes; at most 100 are allowed.") || strings.Count(c.out.String(), "\n") != 2 {
 		t.Errorf("exit code %d, printed %q, said %q", code, c.out.String(), c.err.String())
@@ -183,7 +183,7 @@ func TestExplainAndLedgerTellWhoDecidedWhat(t *testing.T) {
 	run := awaitRow(t, db, `SELECT id::text FROM agentd.runs ORDER BY created_seq LIMIT 1`)
 	session := awaitRow(t, db, `SELECT id::text FROM agentd.sessions`)
 
-	code, out, said := runAgentd(t, env, "explain", run)
+	code, out, said := ask(t, "explain", run)
 	if code != 0 {
 		t.Fatalf("explain: %s", said)
 	}
@@ -231,7 +231,7 @@ agent demo: completed (stop), 2 turns, 2 decisions
 		{"nobody's", 1, 0, []string{"there is no session"}},
 		{newID(), 1, 0, []string{"there is no session"}},
 	} {
-		code, out, said := runAgentd(t, env, "ledger", "show", test.id)
+		code, out, said := ask(t, "ledger", "show", test.id)
 		if code != test.code || strings.Count(out, "\n") != test.rows {
 			t.Errorf("ledger show %s: exit code %d, printed\n%s", test.id, code, out)
 		}
@@ -242,7 +242,7 @@ agent demo: completed (stop), 2 turns, 2 decisions
 		}
 	}
 	for _, args := range [][]string{{"explain", newID()}, {"explain", run, "--url", "nowhere"}, {"ledger", "show", run, "--url", "nowhere"}, {"explain", run, "--url", "http://127.0.0.1:1"}} {
-		if code, _, said := runAgentd(t, env, args...); code != 1 || said == "" {
+		if code, _, said := ask(t, args...); code != 1 || said == "" {
 			t.Errorf("%v: exit code %d, said %q", args, code, said)
 		}
 	}

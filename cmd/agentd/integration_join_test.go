@@ -280,7 +280,7 @@ func TestClientsThatJoinWhileARunWritesMissAndRepeatNothing(t *testing.T) {
 
 	t.Run("InAnotherProcessThatIsNotified", func(t *testing.T) {
 		t.Parallel()
-		const poll = time.Minute
+		const poll = 10 * time.Minute
 		db := storetest.New(t)
 		heard := ear(t, db)
 		writer, reader := newStack(t, db), newStack(t, db, polling(poll))

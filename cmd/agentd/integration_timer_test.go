@@ -43,10 +43,10 @@ func callsOnce(tool, arguments string) looptest.Model {
 // These stand to each other as the real ones do: the heartbeat is half of what
 // proxies allow, and the silence is longer than every timer.
 const (
-	shortWrites    = 200 * time.Millisecond
-	shortHeartbeat = 50 * time.Millisecond
+	shortWrites    = time.Second
+	shortHeartbeat = 100 * time.Millisecond
 	shortIdle      = 2 * time.Second
-	manyHeartbeats = 60
+	manyHeartbeats = 30
 )
 
 func impatient(p *stackParts) {

@@ -65,7 +65,7 @@ func TestKillOfEverythingWhileRunsWaitForPeople(t *testing.T) {
 // once, and the run goes on to its end.
 func (f *fleet) approveOnCommandLine(t *testing.T, at *server, run, session string) {
 	t.Helper()
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + at.url}}, "approvals", "approve", f.pending(t, run), "--reason", "fine")
+	code, out, said := ofServer(at.url, "1m")(t, "approvals", "approve", f.pending(t, run), "--reason", "fine")
 	if want := `approved: charge {"hold": "never"}` + "\n"; code != 0 || out != want {
 		t.Errorf("exit code %d, printed %q, said %q", code, out, said)
 	}
@@ -126,7 +126,7 @@ func approval(id string) func(ctx context.Context, at *server) error {
 // approvals is what a person is shown.
 func (f *fleet) approvals(t *testing.T, s *server) string {
 	t.Helper()
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url}}, "approvals")
+	code, out, said := ofServer(s.url, "1m")(t, "approvals")
 	if code != 0 {
 		t.Errorf("approvals: exit code %d, said %s", code, said)
 	}

@@ -170,10 +170,22 @@ func (f *fleet) awaitEnd(t *testing.T, run string) (status string) {
 		SELECT status FROM agentd.runs WHERE id = '%s' AND status IN ('completed', 'failed', 'cancelled')`, run))
 }
 
+// databaseURL is what the processes have in their environment: the last one
+// counts.
+func (f *fleet) databaseURL() string {
+	url := ""
+	for _, v := range f.env {
+		if rest, ok := strings.CutPrefix(v, "AGENTD_DATABASE_URL="); ok {
+			url = rest
+		}
+	}
+	return url
+}
+
 // verify is what a person does who does not trust any of this.
 func (f *fleet) verify(t *testing.T) {
 	t.Helper()
-	code, out, said := runAgentd(t, options{env: f.env}, "verify", "--strict")
+	code, out, said := ofDatabase(f.databaseURL())(t, "verify", "--strict")
 	if code != 0 || !strings.Contains(out, " 0 differences") {
 		t.Errorf("verify: exit code %d, printed %q, said %q", code, out, said)
 	}

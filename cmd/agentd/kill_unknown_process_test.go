@@ -39,11 +39,11 @@ func TestKillInAToolThatMustNotRunTwiceIsDealtWithAsConfigured(t *testing.T) {
 	if sent := f.sentApprovals(t, second); strings.Count(sent, `"APPROVAL_KIND_OUTCOME"`) != 2 {
 		t.Errorf("sent %s", sent)
 	}
-	env := options{env: []string{"AGENTD_URL=" + second.url}}
-	if code, out, said := runAgentd(t, env, "approvals", "approve", happened); code != 1 || out != "" || !strings.Contains(said, "whether it has taken effect") {
+	ask := ofServer(second.url, "1m")
+	if code, out, said := ask(t, "approvals", "approve", happened); code != 1 || out != "" || !strings.Contains(said, "whether it has taken effect") {
 		t.Errorf("approve: exit code %d, printed %q, said %q", code, out, said)
 	}
-	if code, out, said := runAgentd(t, env, "approvals", "show", missed); code != 0 || !strings.Contains(out, "did it happen") || !strings.Contains(out, "its idempotency key is") {
+	if code, out, said := ask(t, "approvals", "show", missed); code != 0 || !strings.Contains(out, "did it happen") || !strings.Contains(out, "its idempotency key is") {
 		t.Errorf("show: exit code %d, printed %q, said %q", code, out, said)
 	}
 	for _, c := range []struct {
@@ -54,7 +54,7 @@ func TestKillInAToolThatMustNotRunTwiceIsDealtWithAsConfigured(t *testing.T) {
 		{holdAfter, "happened", happened, "happened", []string{"effect 1"}, hooks.ReasonConfirmed},
 		{holdBefore, "not-happened", missed, "did_not_happen", []string{"entered 1", "effect 2"}, ""},
 	} {
-		code, out, said := runAgentd(t, env, "approvals", c.answer, c.id, "--reason", "I looked")
+		code, out, said := ask(t, "approvals", c.answer, c.id, "--reason", "I looked")
 		if want := fmt.Sprintf("%s: charge {\"hold\": %q}\n", c.status, c.hold); code != 0 || out != want {
 			t.Errorf("%s: exit code %d, printed %q, said %q", c.answer, code, out, said)
 		}

@@ -131,7 +131,7 @@ func TestAConversationWithAModelThatCallsTools(t *testing.T) {
 	if calls != "1.1 ping done true, 1.2 get_time done true, 2.1 ping done true, 2.2 get_time done true" {
 		t.Errorf("calls: %s", calls)
 	}
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}, "verify")
+	code, out, said := ofDatabase(db.URL)(t, "verify")
 	if code != 0 || !strings.HasPrefix(out, "1 session, 1 run, 4 tool calls, ") || !strings.HasSuffix(out, ": 0 differences\n") {
 		t.Errorf("verify: exit code %d, said %q, printed %q", code, said, out)
 	}

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-func TestRunsWaitsBrieflyForAServerAndSaysSo(t *testing.T) {
+func TestRunsWaitsForAServerAndSaysSo(t *testing.T) {
 	t.Parallel()
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=http://127.0.0.1:1"}}, "runs")
+	code, out, said := ofServer("http://127.0.0.1:1", "1s")(t, "runs")
 	away, end, _ := strings.Cut(said, "\n")
-	if code != 1 || out != "" || away != "the server is away, waiting up to 5s…" || !strings.HasPrefix(end, "agentd: http://127.0.0.1:1 has not answered for 5s") {
+	if code != 1 || out != "" || away != "the server is away, waiting up to 1s…" || !strings.HasPrefix(end, "agentd: http://127.0.0.1:1 has not answered for 1s") {
 		t.Errorf("exit code %d, printed %q, said %q", code, out, said)
 	}
 }
@@ -22,6 +22,7 @@ func TestPatienceIsAMatterOfTheCommand(t *testing.T) {
 		want string
 	}{
 		{args: []string{"chat"}, want: "1m0s"},
+		{args: []string{"runs"}, want: "5s"},
 		{args: []string{"runs", "--patience", "7s"}, want: "7s"},
 		{env: []string{"AGENTD_PATIENCE=8s"}, args: []string{"runs"}, want: "8s"},
 		{env: []string{"AGENTD_PATIENCE=9s"}, args: []string{"chat"}, want: "9s"},

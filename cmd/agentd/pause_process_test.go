@@ -21,7 +21,7 @@ import (
 // wants it to succeed.
 func (f *fleet) onCall(t *testing.T, args ...string) string {
 	t.Helper()
-	code, out, said := runAgentd(t, options{dir: f.dir, env: f.env}, args...)
+	code, out, said := ofDatabase(f.databaseURL())(t, args...)
 	if code != 0 {
 		t.Fatalf("agentd %s: exit code %d, said %s%s", strings.Join(args, " "), code, out, said)
 	}
@@ -178,14 +178,14 @@ func TestFailByForceEndsARunOnAStoppedProcess(t *testing.T) {
 	run, _ := startRun(t, front, session, toolCharge+" "+holdAfter+" r0")
 	awaitEffect(t, f.effects, run)
 	worker.signal(t, syscall.SIGSTOP)
-	client := options{env: []string{"AGENTD_URL=" + front.url}}
-	if code, _, said := runAgentd(t, client, "runs", "fail", run); code != exitUsage || !strings.Contains(said, "--reason") {
+	ask := ofServer(front.url, "1m")
+	if code, _, said := ask(t, "runs", "fail", run); code != exitUsage || !strings.Contains(said, "--reason") {
 		t.Errorf("without a reason: exit code %d, said %s", code, said)
 	}
-	if code, out, said := runAgentd(t, client, "runs", "fail", run, "--reason", "its host is gone"); code != 0 || out != "the run has failed: forced\n" {
+	if code, out, said := ask(t, "runs", "fail", run, "--reason", "its host is gone"); code != 0 || out != "the run has failed: forced\n" {
 		t.Fatalf("exit code %d, printed %s, said %s", code, out, said)
 	}
-	if code, _, said := runAgentd(t, client, "runs", "fail", run, "--reason", "again"); code != exitFailure || !strings.Contains(said, "already ended") {
+	if code, _, said := ask(t, "runs", "fail", run, "--reason", "again"); code != exitFailure || !strings.Contains(said, "already ended") {
 		t.Errorf("a second time: exit code %d, said %s", code, said)
 	}
 	last := scalar[int64](t, f.db, `SELECT last_seq FROM agentd.sessions`)
@@ -205,23 +205,23 @@ func TestStuckSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	s := startServe(t, db, nil, "--roles", "api")
-	env := options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}
-	if code, out, _ := runAgentd(t, env, "stuck"); code != 0 || out != "nothing is stuck\n" {
+	ask := ofDatabase(db.URL)
+	if code, out, _ := ask(t, "stuck"); code != 0 || out != "nothing is stuck\n" {
 		t.Errorf("exit code %d, printed %s", code, out)
 	}
 	run, _ := startRun(t, s, newSession(t, s), "hi")
 	db.ShiftClock(t, time.Minute)
-	code, out, _ := runAgentd(t, env, "stuck")
+	code, out, _ := ask(t, "stuck")
 	for _, want := range []string{run + "  demo   queued  ", "no_worker  no worker is alive", "no_worker: start a worker: `agentd serve --roles worker`"} {
 		if code != 0 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
-	if code, out, said := runAgentd(t, env, "pause", "--all"); code != 0 || !strings.Contains(out, "it covers 1 queued") {
+	if code, out, said := ask(t, "pause", "--all"); code != 0 || !strings.Contains(out, "it covers 1 queued") {
 		t.Fatalf("exit code %d, printed %s, said %s", code, out, said)
 	}
 	db.ShiftClock(t, 2*time.Minute)
-	if code, out, _ := runAgentd(t, env, "stuck"); code != 0 || !strings.Contains(out, "paused: no fault: ") || strings.Contains(out, "no_worker") {
+	if code, out, _ := ask(t, "stuck"); code != 0 || !strings.Contains(out, "paused: no fault: ") || strings.Contains(out, "no_worker") {
 		t.Errorf("exit code %d, printed\n%s", code, out)
 	}
 }
@@ -229,7 +229,7 @@ func TestStuckSaysWhatToDo(t *testing.T) {
 func TestCommandsOfThePersonOnCallSayWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
-	env := options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}
+	ask := ofDatabase(db.URL)
 	for _, test := range []struct {
 		args string
 		code int
@@ -251,7 +251,7 @@ func TestCommandsOfThePersonOnCallSayWhatIsWrong(t *testing.T) {
 		{"drain " + newID(), exitFailure, "is alive"},
 		{"stuck --limit 0", exitUsage, "--limit 0"},
 	} {
-		code, out, said := runAgentd(t, env, strings.Fields(test.args)...)
+		code, out, said := ask(t, strings.Fields(test.args)...)
 		if code != test.code || !strings.Contains(out+said, test.want) {
 			t.Errorf("%s: exit code %d, printed %s, said %s; want %d and %q", test.args, code, out, said, test.code, test.want)
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -88,6 +89,38 @@ func runAgentd(t *testing.T, o options, args ...string) (code int, stdout, stder
 	t.Helper()
 	p := start(t, o, args...)
 	return p.wait(t), p.out.String(), p.err.String()
+}
+
+// here runs a command to its end in the process of the test, which is a tenth of
+// the work: for commands that ask a server or a database something and end. What
+// is in the environment of a process has to be in the flags.
+func here(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	err := run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	code = exitCode(err, &errs)
+	return code, out.String(), errs.String()
+}
+
+// ofServer returns here for commands that ask the server at url, which they do for
+// as long as that is patient; another --url in their arguments wins.
+func ofServer(url, patience string) func(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	return func(t *testing.T, args ...string) (code int, stdout, stderr string) {
+		t.Helper()
+		args = slices.Concat(args, []string{"--patience", patience})
+		if !slices.Contains(args, "--url") {
+			args = append(args, "--url", url)
+		}
+		return here(t, args...)
+	}
+}
+
+// ofDatabase returns here for commands that ask the database of a URL.
+func ofDatabase(databaseURL string) func(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	return func(t *testing.T, args ...string) (code int, stdout, stderr string) {
+		t.Helper()
+		return here(t, append(slices.Clone(args), "--database-url", databaseURL)...)
+	}
 }
 
 // wait returns the exit code; -1 for a process that a signal has ended.

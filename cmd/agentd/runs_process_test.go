@@ -21,10 +21,6 @@ func TestRuns(t *testing.T) {
 	awaitRow(t, db, `SELECT 'x' FROM agentd.runs WHERE status = 'queued'`)
 	last := awaitRow(t, db, `SELECT id::text FROM agentd.runs WHERE status = 'failed' ORDER BY id DESC LIMIT 1`)
 
-	list := func(args ...string) (int, string, string) {
-		t.Helper()
-		return runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url, "AGENTD_PATIENCE=1s"}}, append([]string{"runs"}, args...)...)
-	}
 	for _, test := range []struct {
 		args []string
 		code int
@@ -40,7 +36,7 @@ func TestRuns(t *testing.T) {
 		{args: []string{"--limit", "0"}, code: 2, want: []string{"--limit 0"}},
 		{args: []string{"--url", "nowhere"}, code: 1, want: []string{"no server to talk to"}},
 	} {
-		code, out, said := list(test.args...)
+		code, out, said := ofServer(s.url, "1m")(t, append([]string{"runs"}, test.args...)...)
 		if code != test.code || test.rows > 0 && strings.Count(out, "\n") != test.rows {
 			t.Errorf("runs %v: exit code %d, printed\n%s", test.args, code, out)
 		}
@@ -59,15 +55,14 @@ func TestVerifySaysWhatDiffers(t *testing.T) {
 	if code := chat(t, s.url, strings.NewReader("ping\n")).wait(t); code != 0 {
 		t.Fatal(code)
 	}
-	here := options{env: []string{"AGENTD_DATABASE_URL=" + db.URL}}
-	code, out, _ := runAgentd(t, here, "verify")
+	code, out, _ := ofDatabase(db.URL)(t, "verify")
 	if code != 0 || !strings.HasPrefix(out, "1 session, 1 run, 1 tool call, ") || !strings.HasSuffix(out, ": 0 differences\n") {
 		t.Errorf("exit code %d, printed %q", code, out)
 	}
 	if _, err := db.Pool.Exec(t.Context(), `UPDATE agentd.runs SET reason = 'forged'`); err != nil {
 		t.Fatal(err)
 	}
-	code, out, _ = runAgentd(t, here, "verify")
+	code, out, _ = ofDatabase(db.URL)(t, "verify")
 	if code != 1 || !strings.Contains(out, "forged") || !strings.HasSuffix(out, ": 1 difference\n") {
 		t.Errorf("exit code %d, printed %q", code, out)
 	}
@@ -77,7 +72,7 @@ func TestVerifyNeedsASchema(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t, storetest.Empty)
 	for url, want := range map[string]string{db.URL: "agentd migrate", "::": "not the address of a Postgres"} {
-		code, _, said := runAgentd(t, options{env: []string{"AGENTD_DATABASE_URL=" + url}}, "verify")
+		code, _, said := ofDatabase(url)(t, "verify")
 		if code != 1 || !strings.Contains(said, want) {
 			t.Errorf("exit code %d, said %q", code, said)
 		}

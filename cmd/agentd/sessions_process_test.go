@@ -23,9 +23,10 @@ func TestAFailedRunIsRetriedAndItsSessionIsShown(t *testing.T) {
 	run := awaitRow(t, db, `SELECT id::text FROM agentd.runs WHERE status = 'failed'`)
 	session := awaitRow(t, db, `SELECT id::text FROM agentd.sessions`)
 	s := startServe(t, db, nil)
+	patience := "1m"
 	agentd := func(want int, args ...string) string {
 		t.Helper()
-		code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url, "AGENTD_PATIENCE=1s", "TZ=UTC"}}, args...)
+		code, out, said := ofServer(s.url, patience)(t, args...)
 		if code != want {
 			t.Errorf("%v: exit code %d, said %s", args, code, said)
 		}
@@ -78,8 +79,9 @@ func TestAFailedRunIsRetriedAndItsSessionIsShown(t *testing.T) {
 	wantIn(agentd(1, "sessions", "title", "trip", strings.Repeat("x", 201)), "title: has 201 characters")
 	s.signal(t, syscall.SIGTERM)
 	s.wait(t)
+	patience = "50ms"
 	for _, args := range [][]string{{"sessions"}, {"sessions", "show", session}, {"sessions", "title", session, "x"}, {"runs", "retry", run}, {"runs", "cancel", run}} {
-		wantIn(agentd(1, args...), "has not answered for 1s")
+		wantIn(agentd(1, args...), "has not answered for 50ms")
 	}
 	wantIn(agentd(1, "sessions", "--url", "nowhere"), "no server to talk to")
 }
@@ -92,7 +94,7 @@ func TestRunsCancelStopsARun(t *testing.T) {
 	t.Cleanup(open)
 	c := chat(t, s.url, strings.NewReader("go\n"))
 	run := awaitRow(t, db, `SELECT run_id::text FROM agentd.events WHERE type = 'assistant.delta'`)
-	code, out, said := runAgentd(t, options{env: []string{"AGENTD_URL=" + s.url}}, "runs", "cancel", run, "--reason", "enough")
+	code, out, said := ofServer(s.url, "1m")(t, "runs", "cancel", run, "--reason", "enough")
 	if code != 0 || out != "the run is told to stop\n" || said != "" {
 		t.Errorf("exit code %d, printed %q, said %q", code, out, said)
 	}

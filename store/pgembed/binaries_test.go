@@ -146,13 +146,10 @@ func TestFetch(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		h := bareHost(t, "http://"+l.Addr().String())
 		h.fetchLimit = 100 * time.Millisecond
-		began := time.Now()
+		// It is the limit that ends this: there is no other within the hour.
 		_, err = start(t.Context(), Config{DataDir: filepath.Join(newDir(t), "pg")}, h)
 		if !errors.Is(err, ErrNoPostgres) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Start = %v", err)
-		}
-		if took := time.Since(began); took > 5*time.Second {
-			t.Errorf("took %s", took)
 		}
 	})
 

@@ -26,7 +26,7 @@ func busy(t *testing.T, url string) {
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	}
-	eventually(t, 20*time.Second, "two sessions are busy", func() bool {
+	eventually(t, "two sessions are busy", func() bool {
 		return query(t, url, "select count(*) from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() and query like 'select%'") == "2"
 	})
 }
@@ -56,7 +56,7 @@ func TestKilledOwner(t *testing.T) {
 		}
 		began := time.Now()
 		kill9(t, cmd)
-		eventually(t, 2*time.Second, "no process of Postgres is left", func() bool { return len(postgresUnder(data)) == 0 })
+		eventually(t, "no process of Postgres is left", func() bool { return len(postgresUnder(data)) == 0 })
 		t.Logf("all gone after %s", time.Since(began))
 
 		s := setup(t, Config{DataDir: data})
@@ -122,7 +122,7 @@ func TestKilledOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		setup(t, Config{Throwaway: true})
-		eventually(t, 10*time.Second, "the killed one's directory is gone", func() bool {
+		eventually(t, "the killed one's directory is gone", func() bool {
 			_, err := os.Stat(filepath.Dir(data))
 			return os.IsNotExist(err)
 		})
@@ -143,7 +143,7 @@ mkdir "$2"; echo 15 > "$2/PG_VERSION"; exec sleep 600`)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		half := filepath.Join(dir, "pg.init-*", "data", "PG_VERSION")
-		eventually(t, 10*time.Second, "initdb is half done", func() bool {
+		eventually(t, "initdb is half done", func() bool {
 			found, _ := filepath.Glob(half)
 			return len(found) == 1
 		})
@@ -194,7 +194,7 @@ func TestDataDirInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGINT); _ = cmd.Wait() })
-		eventually(t, 10*time.Second, "the other Postgres is ready", func() bool {
+		eventually(t, "the other Postgres is ready", func() bool {
 			f, ok := readPIDFile(s.DataDir())
 			return ok && f.status == "ready"
 		})
@@ -249,7 +249,7 @@ func TestUnexpectedExitClosesDoneAndSaysWhy(t *testing.T) {
 	}
 	select {
 	case <-s.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("Done stays open")
 	}
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "immediate shutdown request") {
