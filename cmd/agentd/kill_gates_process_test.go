@@ -48,6 +48,7 @@ func newWitnessed(t *testing.T, env ...string) (f *fleet, file string) {
 func TestAGateThatHasDecidedIsNotAskedAgainAfterAKill(t *testing.T) {
 	t.Parallel()
 	put, charge := toolPut+" "+holdNever, toolCharge+" "+holdNever
+	f, file := newWitnessed(t)
 	for gate, points := range map[hooks.Gate][]killPoint{
 		hooks.GateBeforeRunStart: {{say: "say", hold: event.TypeModelRequested, turn: 1}},
 		hooks.GateTransformContext: {
@@ -67,54 +68,49 @@ func TestAGateThatHasDecidedIsNotAskedAgainAfterAKill(t *testing.T) {
 			{say: put, hold: event.TypeToolResult, turn: 1},
 		},
 	} {
-		t.Run(string(gate), func(t *testing.T) {
-			t.Parallel()
-			f, file := newWitnessed(t)
-			f.killAllAtGate(t, file, gate, points...)
-		})
+		f.killAllAtGate(t, file, gate, points...)
 	}
+	f.verify(t)
 }
 
 // TestAProviderGateThatHasDecidedIsNotAskedAgainAfterAKill: the same, with a
 // model that speaks HTTP.
 func TestAProviderGateThatHasDecidedIsNotAskedAgainAfterAKill(t *testing.T) {
 	t.Parallel()
+	provider := openaitest.New(t, slices.Repeat([]openaitest.Answer{openaitest.Text("Said.")}, 9*gateKills())...)
+	f, file := newWitnessed(t, "AGENTD_SCRIPT=", "OPENAI_BASE_URL="+provider.URL, "OPENAI_MODEL=tiny")
 	for gate, held := range map[hooks.Gate]event.Type{
 		hooks.GateBeforeProviderHeaders: event.TypeModelRequested,
 		hooks.GateBeforeProviderRequest: event.TypeModelRequested,
 		hooks.GateAfterProviderResponse: event.TypeAssistantDelta,
 	} {
-		t.Run(string(gate), func(t *testing.T) {
-			t.Parallel()
-			provider := openaitest.New(t, slices.Repeat([]openaitest.Answer{openaitest.Text("Said.")}, 3*gateKills())...)
-			f, file := newWitnessed(t, "AGENTD_SCRIPT=", "OPENAI_BASE_URL="+provider.URL, "OPENAI_MODEL=tiny")
-			f.killAllAtGate(t, file, gate, killPoint{say: "say", hold: held, turn: 1})
-		})
+		f.killAllAtGate(t, file, gate, killPoint{say: "say", hold: held, turn: 1})
 	}
+	f.verify(t)
 }
 
 // killAllAtGate kills at each of the points by turns. The append is lost every
-// other time.
+// other time. It is no subtest: what replaces a process goes on into the next
+// gate.
 func (f *fleet) killAllAtGate(t *testing.T, file string, gate hooks.Gate, points ...killPoint) {
 	t.Helper()
 	committed := 0
 	for i := range gateKills() {
 		p := points[(i+i/2)%len(points)]
 		p.lose = i%2 == 1
-		if f.killAtGate(t, file, gate, i, p) {
+		if f.killAtGate(t, file, gate, p) {
 			committed++
 		}
 	}
-	f.verify(t)
-	if t.Logf("%d of %d appends were committed by the dead", committed, gateKills()); committed == 0 {
-		t.Error("no decision was committed by the dead")
+	if t.Logf("%s: %d of %d appends were committed by the dead", gate, committed, gateKills()); committed == 0 {
+		t.Errorf("%s: no decision was committed by the dead", gate)
 	}
 }
 
 // killAtGate reports whether the decision of the dead was committed.
-func (f *fleet) killAtGate(t *testing.T, file string, gate hooks.Gate, i int, p killPoint) (committed bool) {
+func (f *fleet) killAtGate(t *testing.T, file string, gate hooks.Gate, p killPoint) (committed bool) {
 	t.Helper()
-	r := f.killDuring(t, i, newSession(t, f.alive[0]), p)
+	r := f.killDuring(t, f.killed, newSession(t, f.alive[0]), p)
 	checkSession(t, f, r.session)
 	all := checkAskings(t, askedOf(t, file, r.session), ledgerOf(t, f.db, r.session), r.pid, r.inherited)
 	committed = r.has(p.hold, p.turn)
@@ -170,9 +166,9 @@ func TestKillAtAnyMomentRepeatsNoDecision(t *testing.T) {
 	t.Parallel()
 	f, file := newWitnessed(t)
 	fates := map[string]int{}
-	for i := range gateKills() {
+	for range gateKills() {
 		p := killPoint{say: toolPut + " " + holdNever, events: 1 + rand.IntN(20)}
-		r := f.killDuring(t, i, newSession(t, f.alive[0]), p)
+		r := f.killDuring(t, f.killed, newSession(t, f.alive[0]), p)
 		checkSession(t, f, r.session)
 		for _, a := range checkAskings(t, askedOf(t, file, r.session), ledgerOf(t, f.db, r.session), r.pid, r.inherited) {
 			if a.dead == 1 && !a.inherited {

@@ -14,32 +14,29 @@ import (
 func TestAPureHookIsNotAskedAgainAboutWhatIsRecordedAfterAKill(t *testing.T) {
 	t.Parallel()
 	put, charge := toolPut+" "+holdNever, toolCharge+" "+holdNever
+	f, file := newWitnessed(t, pureVariable+"=yes")
 	for gate, p := range map[hooks.Gate]killPoint{
 		hooks.GateTransformContext: {say: put, hold: event.TypeModelRequested, turn: 2},
 		hooks.GateBeforeToolCall:   {say: put, hold: event.TypeToolStarted, turn: 1},
 		hooks.GateBeforeExecute:    {say: put, hold: event.TypeToolStarted, turn: 1},
 		hooks.GateAfterToolCall:    {say: charge, hold: event.TypeToolResult, turn: 1, approved: approvedBefore},
 	} {
-		t.Run(string(gate), func(t *testing.T) {
-			t.Parallel()
-			f, file := newWitnessed(t, pureVariable+"=yes")
-			committed := 0
-			for i := range gateKills() {
-				p.lose = i%2 == 1
-				r := f.killDuring(t, i, newSession(t, f.alive[0]), p)
-				checkSession(t, f, r.session)
-				if r.has(p.hold, p.turn) {
-					committed++
-				}
-				checkPure(t, f, file, gate, p, r)
-				r.stopIfFailed(t)
+		committed := 0
+		for i := range gateKills() {
+			p.lose = i%2 == 1
+			r := f.killDuring(t, f.killed, newSession(t, f.alive[0]), p)
+			checkSession(t, f, r.session)
+			if r.has(p.hold, p.turn) {
+				committed++
 			}
-			f.verify(t)
-			if committed == 0 {
-				t.Error("no append was committed by the dead")
-			}
-		})
+			checkPure(t, f, file, gate, p, r)
+			r.stopIfFailed(t)
+		}
+		if committed == 0 {
+			t.Errorf("%s: no append was committed by the dead", gate)
+		}
 	}
+	f.verify(t)
 }
 
 // checkPure looks at what was asked, and at what the tool did.

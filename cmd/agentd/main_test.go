@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/proctest"
@@ -17,6 +20,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asAgentd) != "" {
 		proctest.DieWithParent()
 		os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))
+	}
+	// Most tests here wait for processes, so one more at once than there are cores;
+	// -parallel says otherwise.
+	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+1)); err != nil {
+		panic(err)
 	}
 	sweepTestDirs(os.TempDir(), systemData)
 	storetest.Main(m, storetest.RequireToolCalls)
