@@ -204,3 +204,25 @@ func TestHooksTestTellsWhichExampleFails(t *testing.T) {
 		t.Error("a test that was ended has passed")
 	}
 }
+
+func TestTheConfigDocumentIsRightAndHasEveryKey(t *testing.T) {
+	t.Parallel()
+	text := document(t, "docs/config.md")
+	_, rest, _ := strings.Cut(text, "```yaml\n")
+	example, _, _ := strings.Cut(rest, "```")
+	dir := configFiles(t, map[string]string{"agentd.yaml": example, "policies/refunds.yaml": "rules:" + shopRule("a")})
+	c, err := hookConfig{path: filepath.Join(dir, "agentd.yaml")}.read()
+	if err != nil || len(c.listed()) != 4 {
+		t.Errorf("%d hooks, %v", len(c.listed()), err)
+	}
+	for name := range hookKinds {
+		if !strings.Contains(text, "\n| `"+name+"` |") {
+			t.Errorf("kind %s is missing", name)
+		}
+	}
+	for name := range commonKeys {
+		if !regexp.MustCompile("(?m)^\\| [^|]*`" + name + "`").MatchString(text) {
+			t.Errorf("key %s is missing", name)
+		}
+	}
+}

@@ -67,7 +67,7 @@ func TestServeAsksNewRulesWithoutARestart(t *testing.T) {
 	run := awaitRow(t, db, `SELECT id::text FROM agentd.runs WHERE status = 'completed' AND hook_set = '`+last+`'`)
 	for query, want := range map[string]string{
 		`SELECT string_agg(type || ' ' || (payload ->> 'hook_set'), ' ' ORDER BY seq) FROM agentd.events WHERE run_id = '` + run + `' AND type IN ('run.started', 'run.resumed')`: "run.started " + first + " run.resumed " + last,
-		`SELECT hook_id || ' ' || hook_set_digest FROM agentd.hook_decisions WHERE run_id = '` + run + `'`:                                                                       "keep " + last,
+		`SELECT hook_id || ' ' || hook_set_digest FROM agentd.hook_decisions WHERE run_id = '` + run + `'`:                                                                        "keep " + last,
 		`SELECT count(*)::text FROM agentd.hook_sets`: "3",
 	} {
 		if got := awaitRow(t, db, query); got != want {
