@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -153,8 +154,9 @@ type asked struct {
 	hooks hooks.Hooks
 }
 
-// kinds are what is compared at a gate, nothing first.
-func (b *bench) kinds(g gateCase) ([]asked, error) {
+// kinds are what is compared at a gate, nothing first. The function lets go of
+// connections to r.
+func (b *bench) kinds(g gateCase, r *receiver) (_ []asked, free func(), err error) {
 	list := []asked{{name: "0 hooks"}}
 	for _, n := range b.gateFuncs {
 		list = append(list, asked{fmt.Sprintf("%d Go", n), g.funcs(n)})
@@ -162,17 +164,26 @@ func (b *bench) kinds(g gateCase) ([]asked, error) {
 	for _, n := range b.gateRules {
 		h, err := g.rules(n)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		list = append(list, asked{fmt.Sprintf("%d rules", n), h})
 	}
-	return list, nil
+	w, err := r.webhook(g.gate, b.gatesAt)
+	if err != nil {
+		return nil, nil, err
+	}
+	return append(list, asked{"1 webhook", w.Hooks()}), w.Close, nil
 }
 
 // measureGates measures what it costs to ask at each gate, and what that makes
 // of the rate of runs.
-func (b *bench) measureGates(ctx context.Context) error {
+func (b *bench) measureGates(ctx context.Context) (err error) {
 	defer func(s sizes) { b.sizes = s }(b.sizes)
+	r, err := startReceiver(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.stop()) }()
 	b.time, b.warm = b.time/4, b.warm/4
 	without, err := b.runRate(ctx, hooks.Hooks{})
 	if err != nil {
@@ -180,25 +191,33 @@ func (b *bench) measureGates(ctx context.Context) error {
 	}
 	b.add(partGates, "no gate", rate, perSecond, without)
 	for _, g := range gateCases {
-		kinds, err := b.kinds(g)
-		if err != nil {
+		if err := b.measureGate(ctx, g, r, without); err != nil {
 			return err
 		}
-		for _, k := range kinds {
-			item := string(g.gate) + " " + k.name
-			if err := b.addAsking(ctx, g, item, k.hooks); err != nil {
-				return fmt.Errorf("%s: %w", item, err)
-			}
-			if !g.inRuns || k.name == kinds[0].name {
-				continue
-			}
-			perSec, err := b.runRate(ctx, k.hooks)
-			if err != nil {
-				return fmt.Errorf("%s: %w", item, err)
-			}
-			b.add(partGates, item, rate, perSecond, perSec)
-			b.addRatio(partGates, item, vsNone, perSec, without)
+	}
+	return nil
+}
+
+func (b *bench) measureGate(ctx context.Context, g gateCase, r *receiver, without float64) error {
+	kinds, free, err := b.kinds(g, r)
+	if err != nil {
+		return err
+	}
+	defer free()
+	for _, k := range kinds {
+		item := string(g.gate) + " " + k.name
+		if err := b.addAsking(ctx, g, item, k.hooks); err != nil {
+			return fmt.Errorf("%s: %w", item, err)
 		}
+		if !g.inRuns || k.name == kinds[0].name {
+			continue
+		}
+		perSec, err := b.runRate(ctx, k.hooks)
+		if err != nil {
+			return fmt.Errorf("%s: %w", item, err)
+		}
+		b.add(partGates, item, rate, perSecond, perSec)
+		b.addRatio(partGates, item, vsNone, perSec, without)
 	}
 	return nil
 }

@@ -10,13 +10,23 @@ import (
 func TestEachGateAsksWhatIsMeasuredThere(t *testing.T) {
 	t.Parallel()
 	b := &bench{sizes: smokeSizes()}
+	r, err := startReceiver(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
 	seen := map[hooks.Gate]bool{}
 	for _, g := range gateCases {
 		seen[g.gate] = true
-		kinds, err := b.kinds(g)
+		kinds, free, err := b.kinds(g, r)
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(free)
 		for _, k := range kinds {
 			if err := g.ask(t.Context(), &hooks.Asker{}, k.hooks); err != nil {
 				t.Errorf("%s, %s: %v", g.gate, k.name, err)
