@@ -1,10 +1,9 @@
 package loop
 
 import (
-	"fmt"
 	"math/bits"
-	"strings"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -71,13 +70,5 @@ func (t Turn) used(u *stream.Usage, c *event.Cost) Turn {
 	return t
 }
 
-// FormatMicros writes millionths as a decimal number, without a float on the
-// way: 2500000 is 2.5.
-func FormatMicros(n int64) string {
-	sign, whole, rest := "", n/1_000_000, n%1_000_000
-	if n < 0 {
-		sign, whole, rest = "-", -whole, -rest
-	}
-	text := fmt.Sprintf("%s%d.%06d", sign, whole, rest)
-	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
-}
+// FormatMicros writes millionths as a decimal number: see [hooks.Micros].
+func FormatMicros(n int64) string { return hooks.Micros(n).String() }

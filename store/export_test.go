@@ -39,3 +39,9 @@ func Troubles() (codes []string) {
 	}
 	return codes
 }
+
+// What limits and budgets ask.
+const (
+	TakeSlotSQL      = takeSlot
+	SpentByTenantSQL = spentByTenant
+)

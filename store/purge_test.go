@@ -23,6 +23,7 @@ import (
 func ended(t *testing.T, s *store.Store) (sessionID string) {
 	t.Helper()
 	p := park(t, s)
+	take(t, s, slotOf(p.sessionID, p.runID))
 	turn := func(payload event.Payload) event.Event { return encode(t, p.sessionID, p.runID, 1, payload) }
 	mustAppend(t, s, p.answer(t, s, event.DecisionCancelled,
 		turn(event.ToolResult{CallID: p.asked, MessageID: looptest.NewID(), Name: "remove", IsError: true, Reason: hooks.ReasonCancelled}),
@@ -36,7 +37,7 @@ func filled(t *testing.T, db *storetest.DB) []string {
 	rows, _ := db.Pool.Query(limit(t), `
 		SELECT c.relname FROM pg_class AS c
 		WHERE c.relnamespace = 'agentd'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(river|goose)_'
-			AND c.relname NOT IN ('tenants', 'api_keys', 'workers', 'memories', 'hook_sets', 'tombstones')
+			AND c.relname NOT IN ('tenants', 'api_keys', 'workers', 'memories', 'hook_sets', 'tombstones', 'usage')
 			AND (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM agentd.' || quote_ident(c.relname), false, true, '')))[1]::text <> '0'
 		ORDER BY 1`)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -52,7 +53,7 @@ func TestPurgeTakesEverythingAndLeavesATombstone(t *testing.T) {
 	s := startStore(t, db, store.Options{Queue: jobs{}})
 	id := ended(t, s)
 	h := headOf(t, s, id)
-	everything := []string{"approvals", "events", "hook_decisions", "hook_payloads", "messages", "runs", "sessions", "tool_calls", "turns"}
+	everything := []string{"approvals", "events", "guard_slots", "hook_decisions", "hook_payloads", "messages", "runs", "sessions", "tool_calls", "turns"}
 	if got := filled(t, db); !slices.Equal(got, everything) {
 		t.Fatalf("before: rows in %v; want %v", got, everything)
 	}

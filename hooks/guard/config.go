@@ -80,6 +80,15 @@ func given(config any, phase hooks.Phase, opts []hooks.Option, own ...hooks.Opti
 	return append(all, opts...)
 }
 
+// registered is what opts make of a registration under id.
+func registered(id string, opts []hooks.Option) hooks.Registration {
+	r := hooks.Registration{ID: id}
+	for _, o := range opts {
+		o(&r)
+	}
+	return r
+}
+
 // shorten cuts what is shown of s to n bytes, as whole characters.
 func shorten(s string, n int) string {
 	if len(s) <= n {
