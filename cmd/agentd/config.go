@@ -45,6 +45,8 @@ type hookConfig struct {
 	// path is that of the config file, "" for none.
 	path  string
 	extra []part
+	// counters count for guards; nil is a process without a database.
+	counters *counters
 }
 
 // configured is what flags and the files came to. It is not changed once it is
@@ -84,7 +86,10 @@ type configFile struct {
 // an [*yamlfile.Errors]; what is returned then has the files that were read, and
 // no hooks.
 func (c hookConfig) read() (*configured, error) {
-	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}}
+	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}, counters: c.counters}
+	if r.counters == nil {
+		r.counters = &counters{}
+	}
 	if c.path != "" {
 		r.config(c.path)
 	}
@@ -117,6 +122,7 @@ type configReader struct {
 	file     *yamlfile.File // the config file
 	out      *configured
 	ids      map[string]string // the place of each hook by gate and id
+	counters *counters
 }
 
 func (r *configReader) config(path string) {

@@ -30,6 +30,8 @@ type hookEntry struct {
 	with *yaml.Node // what the kind is configured with
 	// common are the other keys of the entry.
 	common map[string]*yaml.Node
+	// opts are what they say.
+	opts []hooks.Option
 }
 
 // errorAt notes what is wrong with a value of the entry. Path names it below the
@@ -95,6 +97,7 @@ func (r *configReader) hook(n *yaml.Node) {
 func (e *hookEntry) register() {
 	kind := hookKinds[e.kind]
 	opts, ok := e.options(kind.takes)
+	e.opts = opts
 	config := kind.config()
 	if !e.file.Decode(e.with, e.kind, config) {
 		return

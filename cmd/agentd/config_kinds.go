@@ -34,15 +34,26 @@ type hookSource interface {
 // one in docs/config.md. Secrets are never values in the file: a key names the
 // variable or the file that has one.
 var hookKinds = map[string]hookKind{
-	"deny_tools":       guardKind(guard.DenyTools),
-	"max_input_bytes":  guardKind(guard.MaxInputBytes),
-	"redact":           guardKind(guard.Redact),
-	"require_approval": guardKind(guard.RequireApproval),
-	"rules":            {func() hookSource { return &ruleFiles{} }, []string{"shadow"}},
+	"budget":                   countingKind(guard.Budget),
+	"deny_tools":               guardKind(guard.DenyTools),
+	"max_input_bytes":          guardKind(guard.MaxInputBytes),
+	"prompt_injection_markers": countingKind(guard.PromptInjectionMarkers),
+	"rate_limit":               countingKind(guard.RateLimit),
+	"redact":                   guardKind(guard.Redact),
+	"require_approval":         guardKind(guard.RequireApproval),
+	"rules":                    {func() hookSource { return &ruleFiles{} }, []string{"shadow"}},
 }
 
 // guardKind is the kind of a builtin guard.
 func guardKind[C any](from func(C, ...hooks.Option) (hooks.Hooks, error)) hookKind {
+	return countingKind(func(c C, _ counter, opts ...hooks.Option) (hooks.Hooks, error) { return from(c, opts...) })
+}
+
+// countingKind is the kind of one that needs the database.
+func countingKind[C, D any](make func(C, D, ...hooks.Option) (hooks.Hooks, error)) hookKind {
+	from := func(c C, with counter, opts ...hooks.Option) (hooks.Hooks, error) {
+		return make(c, any(with).(D), opts...)
+	}
 	return hookKind{
 		config: func() hookSource { return &guarding[C]{from: from} },
 		takes:  []string{"id", "tools", "agents", "tenants", "on_failure", "timeout", "shadow"},
@@ -51,7 +62,7 @@ func guardKind[C any](from func(C, ...hooks.Option) (hooks.Hooks, error)) hookKi
 
 // guarding is a builtin guard with its config.
 type guarding[C any] struct {
-	from   func(C, ...hooks.Option) (hooks.Hooks, error)
+	from   func(C, counter, ...hooks.Option) (hooks.Hooks, error)
 	config C
 }
 
@@ -61,7 +72,8 @@ func (g *guarding[C]) ReadYAML(f *yamlfile.File, n *yaml.Node, what string) {
 }
 
 func (g *guarding[C]) register(e *hookEntry, add func(part)) {
-	h, err := g.from(g.config)
+	// A guard that counts does so under its id and its scope.
+	h, err := g.from(g.config, e.counters, e.opts...)
 	var bad *guard.ConfigError
 	switch {
 	case errors.As(err, &bad):

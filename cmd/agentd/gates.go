@@ -23,7 +23,7 @@ type hookFlags struct {
 // hookConfig is where the hooks come from: the flags, and then the config file. A
 // hook of yours goes here, with placed behind the others: docs/hooks.md shows how.
 func (f hookFlags) hookConfig() (hookConfig, error) {
-	c := hookConfig{path: f.path()}
+	c := hookConfig{path: f.path(), counters: &counters{}}
 	if deny := present(f.DenyTools); len(deny) > 0 {
 		h, err := guard.DenyTools(guard.DenyToolsConfig{Tools: deny})
 		if err != nil {

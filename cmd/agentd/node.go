@@ -113,6 +113,7 @@ func (n node) run(ctx context.Context) (err error) {
 	}()
 
 	inForce := &loop.Switch{}
+	n.gates.config.counters.use(log)
 	reload := &reloader{config: n.gates.config, sets: log, into: inForce, log: n.log}
 	if err := reload.load(ctx, n.gates.first, causeStart); err != nil {
 		return err
