@@ -21,9 +21,7 @@ const (
 	// before it have written.
 	lockLimit = `SELECT pg_advisory_xact_lock(hashtextextended('agentd.guard/' || $1 || '/' || $2 || '/' || $3, 0))`
 
-	// A slot does not have to be durable before what it is for, and that is
-	// committed later: whatever loses the one loses the other. So nobody waits
-	// for the disk with the limit locked.
+	// Nobody waits for the disk with the limit locked: that comes afterwards.
 	lazyCommit = `SELECT set_config('synchronous_commit', 'off', true)`
 
 	// takeSlot reads no more rows than the limit has places.
@@ -50,6 +48,13 @@ SELECT (SELECT count(*) FROM mine) + (SELECT count(*) FROM taken) > 0,
 	(SELECT count(*) FROM used) + (SELECT count(*) FROM taken), (SELECT min(taken_at) FROM used) + $7::interval, t.now
 FROM t`
 
+	// keepSlot is a transaction with an id, so its commit waits until everything
+	// before it is durable. A database that has come back meanwhile may have lost
+	// the slot.
+	keepSlot = `
+SELECT EXISTS (SELECT FROM agentd.guard_slots WHERE session_id = $1 AND call_id = $2 AND guard = $3)
+	AND pg_current_xact_id() IS NOT NULL`
+
 	// dropSlots removes more than one slot that counts no more for each that is
 	// taken, so that they do not gather.
 	dropSlots = `
@@ -58,6 +63,8 @@ DELETE FROM agentd.guard_slots AS g USING (
 	WHERE expires_at <= (SELECT agentd.clock()) ORDER BY expires_at LIMIT 10 FOR UPDATE SKIP LOCKED
 ) AS old WHERE g.session_id = old.session_id AND g.call_id = old.call_id AND g.guard = old.guard`
 )
+
+var errSlotLost = errors.New("the slot that was taken is gone: the database has lost it")
 
 // TakeSlot implements [guards.Slots]. A call of a session that there is not is
 // [loop.ErrNotFound].
@@ -92,6 +99,15 @@ func (s *Store) TakeSlot(ctx context.Context, slot guards.Slot) (guards.Taken, e
 		return guards.Taken{}, loop.ErrNotFound
 	case err != nil:
 		return guards.Taken{}, failed("take a slot", err)
+	}
+	if got.OK {
+		var kept bool
+		if err := s.pool.QueryRow(ctx, keepSlot, session, call, slot.Guard).Scan(&kept); err != nil {
+			return guards.Taken{}, failed("keep a slot", err)
+		}
+		if !kept {
+			return guards.Taken{}, errSlotLost
+		}
 	}
 	if free != nil {
 		got.FreeAt = free.UTC()

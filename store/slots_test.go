@@ -201,6 +201,20 @@ func TestSlotsLeaveWithTheirSession(t *testing.T) {
 	}
 }
 
+// TestSlotsThatTheDatabaseLosesAreNotTaken: it has come back between the
+// commit and the moment from which it is durable.
+func TestSlotsThatTheDatabaseLosesAreNotTaken(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	id, run := started(t, s)
+	exec(t, db, `CREATE FUNCTION agentd.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM agentd.guard_slots; RETURN NULL; END $$`)
+	exec(t, db, `CREATE TRIGGER lose AFTER INSERT ON agentd.guard_slots EXECUTE FUNCTION agentd.lose()`)
+	if got, err := s.TakeSlot(limit(t), slotOf(id, run)); err == nil || got.OK {
+		t.Errorf("of a slot that is gone: %+v, %v", got, err)
+	}
+}
+
 func TestSlotsThatCannotBeCountedAreNotTaken(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

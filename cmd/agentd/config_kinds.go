@@ -50,9 +50,9 @@ func guardKind[C any](from func(C, ...hooks.Option) (hooks.Hooks, error)) hookKi
 }
 
 // countingKind is the kind of one that needs the database.
-func countingKind[C, D any](make func(C, D, ...hooks.Option) (hooks.Hooks, error)) hookKind {
+func countingKind[C, D any](construct func(C, D, ...hooks.Option) (hooks.Hooks, error)) hookKind {
 	from := func(c C, with counter, opts ...hooks.Option) (hooks.Hooks, error) {
-		return make(c, any(with).(D), opts...)
+		return construct(c, any(with).(D), opts...)
 	}
 	return hookKind{
 		config: func() hookSource { return &guarding[C]{from: from} },

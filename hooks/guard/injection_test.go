@@ -51,14 +51,14 @@ func TestPromptInjectionMarkersAreFound(t *testing.T) {
 		"": "", "Please read the instructions above.": "", "The previous instructions were good.": "", "ignore the noise": "",
 		"The system: it works.": "",
 		"the assistant said so": "",
-		"👩‍👩‍👧‍👦 and 🏴󠁧󠁢󠁥󠁮󠁧󠁿 and ❤️": "",
-		"می‌خواهم":                                  "", // with a ZWNJ, as it is written
-		"\uFEFFa file with a mark at its beginning": "",
-		"שלום \u200f(hello)":                        "",
+		"👩‍👩‍👧‍👦 and 🏴󠁧󠁢󠁥󠁮󠁧󠁿 and ❤️":                                         "",
+		"\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645":                   "", // with a ZWNJ, as it is written
+		"\uFEFFa file with a mark at its beginning":                          "",
+		"שלום \u200f(hello)":                                                 "",
 		b64("just some harmless text that is long enough to be looked into"): "",
-		strings.Repeat("A", 100):                           "",
-		b64(strings.Repeat("\x00\x01\xff", 30)):            "",
-		"0123456789abcdef0123456789abcdef0123456789abcdef": "",
+		strings.Repeat("A", 100):                                             "",
+		b64(strings.Repeat("\x00\x01\xff", 30)):                              "",
+		"0123456789abcdef0123456789abcdef0123456789abcdef":                   "",
 		"\xff\xfe": "",
 	} {
 		v, ds := ask(t, h.AfterToolCall, returning(text))

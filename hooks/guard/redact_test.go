@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -122,7 +123,7 @@ func TestRedactKeepsTheJSONOfArguments(t *testing.T) {
 
 func TestRedactThatCannotCleanIsClosed(t *testing.T) {
 	t.Parallel()
-	h := made(t)(guard.Redact(guard.RedactConfig{Matching: []string{"a"}, With: strings.Repeat("b", 1000)}))
+	h := made(t)(guard.Redact(guard.RedactConfig{Matching: []string{"a"}, With: strings.Repeat("b", 1000)}, hooks.TimeLimit(time.Minute)))
 	for _, n := range []int{20_000, 200_000} {
 		v, ds := ask(t, h.BeforeInput, saying(strings.Repeat("a", n)))
 		expect(t, "what cannot be cleaned", []any{v.Action, ds[0].Outcome}, []any{hooks.ActionBlock, hooks.OutcomeError})
