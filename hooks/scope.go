@@ -1,13 +1,10 @@
 package hooks
 
-import "path"
-
 // Scope is what a hook is about. It is data and no code, so that the stored
 // hook set tells what a hook was never asked about. The zero value, and an
 // empty list, leave nothing out.
 //
-// Each list holds globs in the syntax of [path.Match], of which one has to
-// match. A glob that is not well-formed matches everything: a guard must not
+// Each list holds globs, of which [MatchName] has to match one. A glob that is not well-formed matches everything: a guard must not
 // go unasked for a typing error.
 type Scope struct {
 	Tenants []string `json:"tenants,omitempty"`
@@ -56,7 +53,7 @@ func oneMatches(globs []string, name string) bool {
 		return true
 	}
 	for _, g := range globs {
-		if hit, err := path.Match(g, name); hit || err != nil {
+		if hit, err := MatchName(g, name); hit || err != nil {
 			return true
 		}
 	}

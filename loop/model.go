@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
-	"path"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -196,7 +195,7 @@ const (
 
 // Permission is a rule about tools, before any hook is asked.
 type Permission struct {
-	// Tools is a glob in the syntax of [path.Match].
+	// Tools is a glob as [hooks.MatchName] knows it.
 	Tools string
 	Mode  PermissionMode
 }
@@ -217,7 +216,7 @@ const (
 // that a typing error opens nothing.
 func (a Agent) permission(tool string) PermissionMode {
 	for _, p := range a.Permissions {
-		hit, err := path.Match(p.Tools, tool)
+		hit, err := hooks.MatchName(p.Tools, tool)
 		if err != nil {
 			return PermissionDeny
 		}

@@ -78,3 +78,19 @@ func TestWhereNobodyCanBeAskedTheCallIsBlocked(t *testing.T) {
 		})
 	}
 }
+
+// TestAStarIsAboutEveryTool, whatever is in its name.
+func TestAStarIsAboutEveryTool(t *testing.T) {
+	t.Parallel()
+	for _, glob := range []string{"*", "crm*", "crm/*", "*delete"} {
+		var c counted
+		b := looptest.NewBench(looptest.NewLog(), strict(t, calls("crm/a/delete")), c.tool("crm/a/delete"))
+		permit(b, loop.Permission{Tools: glob, Mode: loop.PermissionDeny})
+		id := b.Session(t)
+		b.Advance(t, b.Start(t, id, "hi"))
+		_, s := checked(t, b, id)
+		if got := results(s)[0]; got.Reason != hooks.ReasonBlocked {
+			t.Errorf("%s: result %+v", glob, got)
+		}
+	}
+}

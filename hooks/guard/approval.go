@@ -11,7 +11,7 @@ import (
 // RequireApprovalConfig says which calls a person has to say yes to. What is
 // given has to hold together.
 type RequireApprovalConfig struct {
-	// Tools are globs in the syntax of [path.Match]; empty is every tool.
+	// Tools are globs, see [hooks.MatchName]; empty is every tool.
 	Tools []string `json:"tools,omitempty" yaml:"tools"`
 	// When are conditions on the arguments, which have to hold all; empty is
 	// whatever they are.

@@ -31,6 +31,8 @@ func TestRequireApprovalByArgument(t *testing.T) {
 	over := guard.Condition{Argument: "/order/amount", GreaterThan: "100"}
 	equals := guard.Condition{Argument: "/a", Equals: "x"}
 	number := guard.Condition{Argument: "/a", Equals: 12}
+	digits := guard.Condition{Argument: "/a", Equals: "7"}
+	kelvin := guard.Condition{Argument: "/k", Equals: "no"}
 	tenth := guard.Condition{Argument: "/a", Equals: 0.1}
 	truth := guard.Condition{Argument: "/a", Equals: true}
 	oneOf := guard.Condition{Argument: "/a", OneOf: []any{"x", json.Number("18446744073709551616"), uint8(3), false}}
@@ -78,7 +80,18 @@ func TestRequireApprovalByArgument(t *testing.T) {
 		{number, `{"a":12}`, true},
 		{number, `{"a":1.2e1}`, true},
 		{number, `{"a":12.000}`, true},
-		{number, `{"a":"12"}`, false},
+		{number, `{"a":"12"}`, true},
+		{number, `{"a":" +12.0 "}`, true},
+		{number, `{"a":"13"}`, false},
+		{number, `{"a":"twelve"}`, false},
+		{number, `{"a":13,"A":12}`, true},
+		{number, `{"A":12}`, true},
+		{number, `{"a":13,"b":{"A":12}}`, false},
+		{digits, `{"a":7}`, true},
+		{digits, `{"a":8}`, false},
+		{kelvin, `{"k":"x","\u212a":"y"}`, true},
+		{truth, `{"a":"True"}`, true},
+		{truth, `{"a":"no"}`, false},
 		{number, `{"a":-12}`, false},
 		{tenth, `{"a":0.1}`, true},
 		{tenth, `{"a":0.10000000000000001}`, false},
@@ -88,7 +101,8 @@ func TestRequireApprovalByArgument(t *testing.T) {
 		{oneOf, `{"a":3}`, true},
 		{oneOf, `{"a":false}`, true},
 		{oneOf, `{"a":18446744073709551617}`, false},
-		{oneOf, `{"a":"3"}`, false},
+		{oneOf, `{"a":"3"}`, true},
+		{oneOf, `{"a":"4"}`, false},
 		{matches, `{"a":"ää"}`, true},
 		{matches, `{"a":"ab"}`, false},
 		{matches, `{"a":""}`, false},

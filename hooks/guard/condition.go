@@ -15,15 +15,17 @@ import (
 // given.
 //
 // It holds if the comparison does, and also if nobody can say: the arguments
-// are no JSON or have a member twice, the argument is not there, or it is
-// nothing that can be compared so, such as a text for a number. A guard must
-// not be passed by leaving something out.
+// are no JSON or have a member twice, the argument is not there or there is one
+// whose name has the same letters in another case, or it is nothing that can be
+// compared so, such as a text for a number. A guard must not be passed by leaving
+// something out, nor by what a tool reads and the guard does not.
 type Condition struct {
 	// Argument is where it stands: a JSON pointer (RFC 6901) such as /amount or
 	// /items/0/price.
 	Argument string `json:"argument" yaml:"argument"`
 	// Equals is a text, a number, true or false. Numbers are compared by value,
-	// exactly: 1 is 1.0 and 1e0.
+	// exactly: 1 is 1.0 and 1e0. A text that writes a number, true or false is
+	// equal to that, and the reverse: so many tools read it.
 	Equals any `json:"equals,omitempty" yaml:"equals"`
 	// OneOf are such values, of which one has to be equal.
 	OneOf []any `json:"one_of,omitempty" yaml:"one_of"`
@@ -117,16 +119,25 @@ func (c condition) equal(wanted []any, none func(int) error, many func() error) 
 	}
 	c.argues = "one of what people are asked about"
 	c.holds = func(v any) (bool, bool) {
-		known := v != nil
-		if n, ok := v.(decimal); ok {
-			return slices.ContainsFunc(values, func(w any) bool {
-				m, ok := w.(decimal)
-				return ok && n.compare(m) == 0
-			}), known
-		}
-		return slices.Contains(values, v), known
+		return slices.ContainsFunc(values, func(w any) bool { return equal(v, w) || equal(w, v) }), v != nil
 	}
 	return c, nil
+}
+
+// equal reports whether v is w, or a text that writes it.
+func equal(v, w any) bool {
+	text, isText := v.(string)
+	switch w := w.(type) {
+	case decimal:
+		n, ok := v.(decimal)
+		if isText {
+			n, ok = parseDecimal(strings.TrimPrefix(strings.TrimSpace(text), "+"))
+		}
+		return ok && n.compare(w) == 0
+	case bool:
+		return v == any(w) || isText && strings.EqualFold(strings.TrimSpace(text), strconv.FormatBool(w))
+	}
+	return v == w
 }
 
 // scalar is a value of a config as arguments are compared with it: a text, a
@@ -173,11 +184,14 @@ var (
 	errNotComparable = errors.New("it is nothing that can be compared so")
 	errNotJSON       = errors.New("the arguments are no JSON")
 	errTwice         = errors.New("the arguments have a member twice")
+	errCase          = errors.New("the arguments have a member of that name in other letters")
 )
 
 // lookup is the value at a path in a piece of JSON: a string, a decimal, a bool,
 // and nil for null, an object or an array. Of a member that stands twice one
-// reader takes this and another that, so there is no saying what it is.
+// reader takes this and another that, so there is no saying what it is; nor is
+// there where a name differs from a step in case only, since many readers, those
+// of Go among them, take it for that.
 func lookup(text string, path []string) (any, error) {
 	for _, step := range path {
 		raw, err := child(text, step)
@@ -221,8 +235,11 @@ func child(text, step string) (json.RawMessage, error) {
 			token, _ := d.Token()
 			name, _ = token.(string)
 		}
-		if seen[name] {
+		switch {
+		case seen[name]:
 			return nil, errTwice
+		case object && name != step && strings.EqualFold(name, step):
+			return nil, errCase
 		}
 		seen[name] = true
 		var value json.RawMessage

@@ -63,7 +63,7 @@ func checkGlobs(guard, field string, globs []string) error {
 // oneMatches reports which of well-formed globs name matches.
 func oneMatches(globs []string, name string) (string, bool) {
 	i := slices.IndexFunc(globs, func(g string) bool {
-		hit, _ := path.Match(g, name)
+		hit, _ := hooks.MatchName(g, name)
 		return hit
 	})
 	if i < 0 {

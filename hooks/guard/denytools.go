@@ -8,7 +8,7 @@ import (
 
 // DenyToolsConfig says which tools may not be called.
 type DenyToolsConfig struct {
-	// Tools are globs in the syntax of [path.Match], at least one: a call of a
+	// Tools are globs, see [hooks.MatchName], at least one: a call of a
 	// tool whose name one of them matches is refused. Names are compared as they
 	// are, with their case.
 	Tools []string `json:"tools" yaml:"tools"`

@@ -93,12 +93,12 @@ func (a transforms) change(key string, patch value, v *vars, out *said) (err err
 	case "headers":
 		out.set, out.remove, err = asHeaders(patch)
 	case "body":
-		out.text, err = patched(v.body, patch)
+		out.text, err = patched(v.body, patch, nil)
 	case "arguments":
-		out.text, err = patched(v.call.Arguments, patch)
+		out.text, err = patched(v.call.Arguments, patch, sameLetters)
 	case "content":
 		if patch.object != nil {
-			out.text, err = patched(v.output, patch)
+			out.text, err = patched(v.output, patch, nil)
 		} else {
 			out.text, err = asText(patch)
 		}
@@ -108,8 +108,9 @@ func (a transforms) change(key string, patch value, v *vars, out *said) (err err
 	return err
 }
 
-// patched is a JSON object after a merge patch.
-func patched(text string, patch value) (*string, error) {
+// patched is a JSON object after a merge patch that check, if there is one, lets
+// be.
+func patched(text string, patch value, check func(target, patch value) error) (*string, error) {
 	if patch.object == nil {
 		return nil, fmt.Errorf("expected an object, not %s", yamlfile.Cut(patch.String(), 40))
 	}
@@ -119,6 +120,11 @@ func patched(text string, patch value) (*string, error) {
 	}
 	if target.object == nil {
 		return nil, fmt.Errorf("what is to be changed is no JSON object: %s", yamlfile.Cut(text, 40))
+	}
+	if check != nil {
+		if err := check(target, patch); err != nil {
+			return nil, err
+		}
 	}
 	s := merge(target, patch).String()
 	return &s, nil

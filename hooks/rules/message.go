@@ -89,7 +89,7 @@ var fieldsOf = map[string]map[string]*types.FieldType{
 	"tool_call": {
 		"id":        field(types.StringType, func(c hooks.ToolCall) ref.Val { return types.String(c.ID) }),
 		"name":      field(types.StringType, func(c hooks.ToolCall) ref.Val { return types.String(c.Name) }),
-		"arguments": field(types.DynType, func(c hooks.ToolCall) ref.Val { return lookInto("the arguments are", c.Arguments) }),
+		"arguments": field(types.DynType, argumentsOf),
 	},
 	"tool_result": {
 		"call_id":  field(types.StringType, func(r hooks.ToolResult) ref.Val { return types.String(r.CallID) }),
@@ -148,12 +148,17 @@ func resultsOf(m hooks.Message) ref.Val {
 }
 
 // lookInto is a text as JSON, or the error that it is none.
-func lookInto(what, text string) ref.Val {
+func lookInto(what, text string, object func(*object, map[string]any) ref.Val) ref.Val {
 	v, err := decode(text)
 	if err != nil {
 		return types.NewErr("%s %v", what, err)
 	}
-	return celOf(v)
+	return celOf(v, object)
+}
+
+// argumentsOf are those of a call: see [cased].
+func argumentsOf(c hooks.ToolCall) ref.Val {
+	return lookInto("the arguments are", c.Arguments, newCased)
 }
 
 // provider knows the types of this package beside those of CEL.

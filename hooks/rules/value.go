@@ -18,18 +18,18 @@ import (
 // that holds it; a number that is written with a fraction or an exponent is a
 // double. A number that none of them holds is the text of its digits: no number
 // is ever another one than was written, but for the digits that a fraction loses.
-func celOf(v value) ref.Val {
+func celOf(v value, object func(*object, map[string]any) ref.Val) ref.Val {
 	switch {
 	case v.object != nil:
 		m := make(map[string]any, len(v.object.members))
 		for _, one := range v.object.members {
-			m[one.name] = celOf(one.value)
+			m[one.name] = celOf(one.value, object)
 		}
-		return types.NewStringInterfaceMap(adapter, m)
+		return object(v.object, m)
 	case v.isArray:
 		list := make([]ref.Val, len(v.array))
 		for i, e := range v.array {
-			list[i] = celOf(e)
+			list[i] = celOf(e, object)
 		}
 		return types.NewRefValList(adapter, list)
 	case v.raw == "true", v.raw == "false":
@@ -146,6 +146,9 @@ func (w *writer) list(l traits.Lister, depth int) error {
 }
 
 func (w *writer) mapping(m traits.Mapper, depth int) error {
+	if c, ok := m.(cased); ok {
+		m = c.Mapper // all members are written: none is looked for
+	}
 	names := map[string]ref.Val{}
 	var order []string
 	for it := m.Iterator(); it.HasNext() == types.True; {

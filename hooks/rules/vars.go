@@ -85,11 +85,11 @@ func (v *vars) look(name string) (any, bool) {
 	var m ref.Val
 	switch name {
 	case "call.arguments":
-		m = lookInto("the arguments are", v.call.Arguments)
+		m = argumentsOf(*v.call)
 	case "body":
-		m = lookInto("the body is", v.body)
+		m = lookInto("the body is", v.body, newPlain)
 	case "content_json":
-		m = lookInto("the content is", v.output)
+		m = lookInto("the content is", v.output, newPlain)
 	case "headers":
 		m = list(v.headers, func(h hooks.Header) ref.Val { return types.String(h.Name) })
 	case "tools":

@@ -3,8 +3,10 @@ package yamlfile
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
@@ -38,14 +40,28 @@ const (
 	maxGlobBytes = 256
 )
 
-// Read returns what a file holds, and no more than [Parse] needs to see that it is
-// too long. The error names the path.
+// errNotRegular: what is read from such a file is not there a second time, and may
+// never come.
+var errNotRegular = errors.New("is no regular file")
+
+// Read returns what a regular file holds, and no more than [Parse] needs to see
+// that it is too long. The error names the path.
 func Read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// Without O_NONBLOCK a pipe would keep whoever opens it until somebody writes.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: syscall.EISDIR}
+	case !info.Mode().IsRegular():
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errNotRegular}
+	}
 	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
 }
 
