@@ -42,6 +42,7 @@ var hookKinds = map[string]hookKind{
 	"redact":                   guardKind(guard.Redact),
 	"require_approval":         guardKind(guard.RequireApproval),
 	"rules":                    {func() hookSource { return &ruleFiles{} }, []string{"shadow"}},
+	"webhook":                  {func() hookSource { return &webhookEntry{} }, []string{"id", "phase", "tools", "agents", "tenants", "on_failure", "timeout", "shadow"}},
 }
 
 // guardKind is the kind of a builtin guard.

@@ -72,6 +72,22 @@ type Breaker struct {
 	Open time.Duration
 }
 
+// ConfigError is a part of a [Config] that is wrong. It shows no secret.
+type ConfigError struct {
+	// Field is the part: id, gates, secret, url, allow, ca, concurrency or
+	// options, or such a name with the index of an element, as allow[1].
+	Field string
+	// Problem is what is wrong, in words for people.
+	Problem string
+}
+
+// Error names the part and the problem.
+func (e *ConfigError) Error() string { return "webhook: " + e.Field + ": " + e.Problem }
+
+func wrong(field, format string, args ...any) error {
+	return &ConfigError{Field: field, Problem: fmt.Sprintf(format, args...)}
+}
+
 // settings are a Config that was found right.
 type settings struct {
 	Config
@@ -90,30 +106,34 @@ var gateNames = []hooks.Gate{
 func (c Config) check() (*settings, error) {
 	s := &settings{Config: c}
 	if c.ID == "" {
-		return nil, errors.New("a webhook needs an id")
+		return nil, wrong("id", "a webhook needs one")
 	}
 	if len(c.Gates) == 0 {
-		return nil, errors.New("gates: name at least one")
+		return nil, wrong("gates", "name at least one")
+	}
+	var names []string
+	for _, g := range gateNames {
+		names = append(names, string(g))
 	}
 	for i, g := range c.Gates {
 		if !slices.Contains(gateNames, g) {
-			return nil, fmt.Errorf("gates: %q is none", g)
+			return nil, wrong(fmt.Sprintf("gates[%d]", i), "%q is no gate; expected one of %s", g, strings.Join(names, ", "))
 		}
 		if slices.Contains(c.Gates[:i], g) {
-			return nil, fmt.Errorf("gates: %s stands twice", g)
+			return nil, wrong(fmt.Sprintf("gates[%d]", i), "%s stands twice", g)
 		}
 	}
 	if len(c.Secrets) == 0 {
-		return nil, errors.New("a webhook needs a secret")
+		return nil, wrong("secret", "a webhook needs one")
 	}
 	if slices.ContainsFunc(c.Secrets, func(s Secret) bool { return s.key == nil }) {
-		return nil, errors.New("a secret is empty")
+		return nil, wrong("secret", "it is empty")
 	}
 	if err := s.checkNetwork(); err != nil {
 		return nil, err
 	}
 	if c.Concurrency < 0 {
-		return nil, fmt.Errorf("concurrency: %d is negative", c.Concurrency)
+		return nil, wrong("concurrency", "%d is negative", c.Concurrency)
 	}
 	s.Concurrency = orDefault(c.Concurrency, DefaultConcurrency)
 	s.Queue = max(orDefault(c.Queue, DefaultQueue), 0)
@@ -127,7 +147,7 @@ func (c Config) check() (*settings, error) {
 		o(&r)
 	}
 	if r.Pure {
-		return nil, errors.New("a webhook asks somebody, so it is not pure")
+		return nil, wrong("options", "a webhook asks somebody, so it is not pure")
 	}
 	return s, nil
 }
@@ -142,28 +162,28 @@ func orDefault[T int | time.Duration](v, byDefault T) T {
 func (s *settings) checkNetwork() error {
 	for i, p := range s.Allow {
 		if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() {
-			return fmt.Errorf("allow: entry %d is no network, such as 10.1.0.0/16", i+1)
+			return wrong(fmt.Sprintf("allow[%d]", i), "%s is no network, such as 10.1.0.0/16", p)
 		}
 	}
 	s.Allow = slices.Clone(s.Allow)
 	if s.CA != nil {
 		s.roots = x509.NewCertPool()
 		if !s.roots.AppendCertsFromPEM(s.CA) {
-			return errors.New("ca: there is no certificate in it")
+			return wrong("ca", "there is no certificate in it")
 		}
 	}
 	u, err := parseURL(s.URL)
 	if err != nil {
-		return fmt.Errorf("url: %w", err)
+		return wrong("url", "%v", err)
 	}
 	s.url = u
 	guard := guard{allow: s.Allow, onlyAllowed: u.Scheme == "http"}
 	if guard.onlyAllowed && len(s.Allow) == 0 {
-		return errors.New("url: must be https; http only reaches addresses in networks that allow names")
+		return wrong("url", "must be https; http only reaches addresses in networks that allow names")
 	}
 	if ip, err := netip.ParseAddr(u.Hostname()); err == nil {
 		if err := guard.check(ip); err != nil {
-			return fmt.Errorf("url: %w", err)
+			return wrong("url", "%v", err)
 		}
 	}
 	return nil

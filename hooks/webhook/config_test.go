@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -13,22 +14,24 @@ import (
 func TestConfigsThatAreWrong(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*webhook.Config){
-		"needs an id":             func(c *webhook.Config) { c.ID = "" },
-		"name at least one":       func(c *webhook.Config) { c.Gates = nil },
-		`"BeforeLunch" is none`:   func(c *webhook.Config) { c.Gates = []hooks.Gate{"BeforeLunch"} },
-		"BeforeInput stands":      func(c *webhook.Config) { c.Gates = []hooks.Gate{"BeforeInput", "BeforeInput"} },
-		"needs a secret":          func(c *webhook.Config) { c.Secrets = nil },
-		"a secret is empty":       func(c *webhook.Config) { c.Secrets = append(c.Secrets, webhook.Secret{}) },
-		"entry 1 is no network":   func(c *webhook.Config) { c.Allow = []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16")} },
-		"entry 2 is no network":   func(c *webhook.Config) { c.Allow = []netip.Prefix{loopback[0], {}} },
-		"entry 3 is no network":   func(c *webhook.Config) { c.Allow = append(c.Allow[:2:2], netip.MustParsePrefix("::ffff:10.0.0.0/104")) },
-		"there is no certificate": func(c *webhook.Config) { c.CA = []byte("x") },
-		"concurrency: -1":         func(c *webhook.Config) { c.Concurrency = -1 },
-		"it is not pure":          func(c *webhook.Config) { c.Options = append(c.Options, hooks.Pure()) },
+		"id: a webhook needs one":            func(c *webhook.Config) { c.ID = "" },
+		"name at least one":                  func(c *webhook.Config) { c.Gates = nil },
+		`gates[0]: "BeforeLunch" is no gate`: func(c *webhook.Config) { c.Gates = []hooks.Gate{"BeforeLunch"} },
+		"gates[1]: BeforeInput stands":       func(c *webhook.Config) { c.Gates = []hooks.Gate{"BeforeInput", "BeforeInput"} },
+		"secret: a webhook needs":            func(c *webhook.Config) { c.Secrets = nil },
+		"secret: it is empty":                func(c *webhook.Config) { c.Secrets = append(c.Secrets, webhook.Secret{}) },
+		"allow[0]: 10.1.2.3/16 is no":        func(c *webhook.Config) { c.Allow = []netip.Prefix{netip.MustParsePrefix("10.1.2.3/16")} },
+		"allow[1]: invalid Prefix is no":     func(c *webhook.Config) { c.Allow = []netip.Prefix{loopback[0], {}} },
+		"allow[2]: ::ffff:10.0.0.0/104 is":   func(c *webhook.Config) { c.Allow = append(c.Allow[:2:2], netip.MustParsePrefix("::ffff:10.0.0.0/104")) },
+		"ca: there is no certificate":        func(c *webhook.Config) { c.CA = []byte("x") },
+		"concurrency: -1":                    func(c *webhook.Config) { c.Concurrency = -1 },
+		"it is not pure":                     func(c *webhook.Config) { c.Options = append(c.Options, hooks.Pure()) },
 	} {
 		cfg := config(t, "https://policy.example/gate")
 		change(&cfg)
-		if _, err := webhook.New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+		_, err := webhook.New(cfg)
+		var bad *webhook.ConfigError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
