@@ -57,7 +57,7 @@ func TestDocsSayWhatIsSentAndTaken(t *testing.T) {
 				always = append(always, k)
 			}
 		}
-		has(fmt.Sprintf("\n| `%s` | %s |\n", g, code(always)))
+		has(fmt.Sprintf("\n| %#q | %s |\n", string(g), code(always)))
 		has(fmt.Sprintf("| %s |\n", code(keysOf(reflect.TypeOf(answers[i]))[len(keysOf(reflect.TypeFor[head]())):])))
 	}
 	for _, k := range append(keysOf(reflect.TypeFor[question]()), keysOf(reflect.TypeFor[head]())...) {
@@ -66,7 +66,7 @@ func TestDocsSayWhatIsSentAndTaken(t *testing.T) {
 	for _, c := range []string{
 		CodeConnect, CodeTLS, CodeRefusedAddress, CodeConnectionLost, CodeRedirect, CodeMalformed, CodeWrongID, CodeOversize, CodeQueueFull, CodeCircuitOpen,
 	} {
-		has(fmt.Sprintf("| `%s`", c))
+		has(fmt.Sprintf("| %#q", c))
 	}
 	has(fmt.Sprintf("`concurrency` | how many questions are under way at once, %d |", DefaultConcurrency))
 	has(fmt.Sprintf("`queue` | how many more wait for that, %d;", DefaultQueue))
