@@ -4,29 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/guard"
 )
 
-// largeOrders lets a person decide about orders of more than 100.
-func largeOrders(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
-	if in.Call.Name != "place_order" {
-		return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
+// cards are numbers of 13 to 16 digits.
+var cards = regexp.MustCompile(`\b[0-9]{13,16}\b`)
+
+// noCards keeps the numbers of cards out of the memory.
+func noCards(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+	var note struct {
+		Content string `json:"content"`
 	}
-	var order struct {
-		Amount int64 `json:"amount"`
+	if err := json.Unmarshal([]byte(in.Call.Arguments), &note); err != nil {
+		return hooks.BeforeToolCallResult{}, err // no answer: the call is blocked
 	}
-	if err := json.Unmarshal([]byte(in.Call.Arguments), &order); err != nil {
-		return hooks.BeforeToolCallResult{}, err // a failed check: the call is blocked
-	}
-	if order.Amount <= 100 {
+	if !cards.MatchString(note.Content) {
 		return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
 	}
 	return hooks.BeforeToolCallResult{
-		Action: hooks.ActionAsk,
-		Reason: hooks.Reason{Code: "large_order", Text: fmt.Sprintf("The order is of %d.", order.Amount)},
+		Action: hooks.ActionBlock,
+		Reason: hooks.Reason{Code: "card", Text: "No card number is written down."},
 	}, nil
 }
 
@@ -37,11 +38,12 @@ func Example() {
 		return
 	}
 	h = h.Then(hooks.Hooks{
-		BeforeToolCall: hooks.Named("large-orders", "1", largeOrders,
-			hooks.InPhase(hooks.PhaseValidate), hooks.TimeLimit(200*time.Millisecond), hooks.Pure()),
+		BeforeToolCall: hooks.Named("no-cards", "1", noCards,
+			hooks.InPhase(hooks.PhaseValidate), hooks.Only(hooks.Scope{Tools: []string{"memory_write"}}),
+			hooks.TimeLimit(200*time.Millisecond), hooks.Pure()),
 	})
 	// What the loop does at the gate:
-	in := hooks.BeforeToolCall{Call: hooks.ToolCall{Name: "place_order", Arguments: `{"amount": 250}`}}
+	in := hooks.BeforeToolCall{Call: hooks.ToolCall{Name: "memory_write", Arguments: `{"key": "card", "content": "4111111111111111"}`}}
 	verdict, decisions, err := hooks.Ask(context.Background(), &hooks.Asker{}, h.BeforeToolCall, hooks.Position{}, in, nil)
 	if err != nil {
 		fmt.Println(err)
@@ -52,9 +54,9 @@ func Example() {
 		fmt.Println(d.HookID, d.Action, d.Outcome)
 	}
 	// Output:
-	// ask large-orders large_order
+	// block no-cards card
 	// deny-tools continue ok
-	// large-orders ask ok
+	// no-cards block ok
 }
 
 // tagged names the run in a header, so that a gateway's log can be joined with
