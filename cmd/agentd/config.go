@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -139,7 +138,7 @@ func (r *configReader) config(path string) {
 	list := keys["rules"]
 	keys["rules"] = func(n *yaml.Node) {
 		list(n)
-		r.add(r.rulesIn(path))
+		r.add(n, r.rulesIn(path))
 	}
 	keys["hooks"] = r.hooks
 	r.file.Fields(r.file.Root, "the config file", keys)
@@ -159,11 +158,11 @@ func readConfigFile(path string) (configFile, []byte, error) {
 		f.problem = unreadable(err)
 		return f, nil, err
 	}
-	sum := sha256.Sum256(text)
-	f.SHA256 = hex.EncodeToString(sum[:])
 	if info, err := os.Stat(path); err == nil {
 		f.Modified = info.ModTime()
 	}
+	sum := sha256.Sum256(text)
+	f.SHA256 = hex.EncodeToString(sum[:])
 	return f, text, nil
 }
 
@@ -194,16 +193,15 @@ func (r *configReader) rulesIn(path string) part {
 	return part{hooks: set.HooksIn(path), place: func(r hooks.Registration) string { return places[r.ID] }}
 }
 
-// add registers hooks behind the others, unless one has the name of another at
-// the same gate: the ledger could not tell them apart.
-func (r *configReader) add(p part) (duplicate string, ok bool) {
+// add registers hooks behind the others. It notes at n if one has the name of
+// another at the same gate: the ledger could not tell them apart.
+func (r *configReader) add(n *yaml.Node, p part) {
 	for _, reg := range p.hooks.Set().Hooks {
 		key := string(reg.Gate) + "/" + reg.ID
-		if first := r.ids[key]; first != "" && !strings.HasPrefix(reg.ID, "anonymous/") {
-			return fmt.Sprintf("the id %q is that of the hook at %s; give one of them another id", reg.ID, first), false
+		if first := r.ids[key]; first != "" {
+			r.file.ErrorAt(n, "the id %q of the hook at %s is that of the hook at %s; give one of them another id", reg.ID, p.place(reg), first)
 		}
 		r.ids[key] = p.place(reg)
 	}
 	r.out.parts = append(r.out.parts, p)
-	return "", true
 }

@@ -104,9 +104,7 @@ func (e *hookEntry) register() {
 	}
 	config.register(e, func(p part) {
 		p.hooks = p.hooks.With(opts...)
-		if duplicate, added := e.add(p); !added {
-			e.file.ErrorAt(e.node, "%s", duplicate)
-		}
+		e.add(e.node, p)
 		if ok && e.common["tools"] != nil && !aboutCalls(p.hooks) {
 			e.file.ErrorAt(e.common["tools"], "%s is about no tool call, so it has no tools", e.kind)
 		}

@@ -138,7 +138,7 @@ agentd.yaml:8:25: tools[0]: "a[" is no glob, such as memory_*
 agentd.yaml:10:5: the hook has no kind; expected one of …
 agentd.yaml:11:5: expected a hook as a mapping, not "x"
 agentd.yaml:13:12: deny_tools takes no phase here; expected id, tools, agents, tenants, on_failure, timeout, shadow
-agentd.yaml:14:5: the id "deny-tools" is that of the hook at agentd.yaml:12; give one of them another id
+agentd.yaml:14:5: the id "deny-tools" of the hook at agentd.yaml:14 is that of the hook at agentd.yaml:12; give one of them another id
 agentd.yaml:15:17: tools: names no tool; expected globs such as memory_*
 agentd.yaml:16:30: bytes: is 0; expected a number of at least 1
 agentd.yaml:17:69: when[1].argument: "a" is no JSON pointer such as /amount
@@ -168,7 +168,7 @@ func TestAConfigFileThatIsNamedHasToBeThere(t *testing.T) {
 	dir := configFiles(t, map[string]string{"empty.yaml": " "})
 	for file, want := range map[string]string{
 		"gone.yaml":  "gone.yaml: the file cannot be read: no such file or directory",
-		".":          ".: the file cannot be read: is a directory",
+		".":          ".: the file cannot be read: is no regular file",
 		"empty.yaml": "empty.yaml: the file is empty; expected a mapping with keys such as hooks and rules",
 	} {
 		if code, _, said := runAgentd(t, options{dir: dir, env: []string{"AGENTD_CONFIG=" + file}}, "hooks", "list"); code != exitUsage || said != "agentd: "+want+"\n" {
@@ -224,5 +224,66 @@ func TestTheConfigDocumentIsRightAndHasEveryKey(t *testing.T) {
 		if !regexp.MustCompile("(?m)^\\| [^|]*`" + name + "`").MatchString(text) {
 			t.Errorf("key %s is missing", name)
 		}
+	}
+}
+
+func TestConfigsThatCannotBeMeantAreRefused(t *testing.T) {
+	t.Parallel()
+	many := func(n int, one string) string { return "[" + strings.Repeat(one+", ", n) + "]" }
+	dir := configFiles(t, map[string]string{"r.yaml": "rules: []\n", "x.yaml": "rules:" + shopRule("deny-tools")})
+	for text, want := range map[string]string{
+		"hooks: " + many(501, "{rules: []}"):                                           "there are more than 500 hooks",
+		"hooks: [{rules: " + many(101, "r.yaml") + "}]":                                "there are more than 100 files of rules",
+		"hooks: {deny_tools: {tools: x}}":                                              "expected hooks as a list, not a mapping",
+		"hooks: [{deny_tools: {tools: x}}]\nrules:" + shopRule("deny-tools"):           `c.yaml:3:3: the id "deny-tools" of the hook at `,
+		"hooks: [{deny_tools: {tools: x}}, {rules: x.yaml}]":                           `c.yaml:1:35: the id "deny-tools" of the hook at `,
+		"hooks: [{deny_tools: {tools: x}, on_failure: maybe}]":                         "on_failure is \"maybe\"; expected one of closed, open",
+		"hooks: [{deny_tools: {tools: x}, timeout: 31s}]":                              "expected a time from 1ms to 30s",
+		"hooks: [{deny_tools: {tools: x}, shadow: 1}]":                                 "shadow is \"1\"; expected true or false",
+		"hooks: [{deny_tools: {tools: x}, id: a b}]":                                   "expected letters, digits",
+		"hooks: [{deny_tools: {tools: x}, tenants: []}]":                               "tenants has 0 globs",
+		"hooks: [{require_approval: {when: [{argument: /a, greater_than: x}]}}]":       "greater_than is \"x\"; expected a number",
+		"hooks: [{require_approval: {tools: x, during: {zone: Europe/Nowhere}}}]":      "during.zone: ",
+		"hooks: [{redact: {patterns: [emial]}}]":                                       "patterns[0]: \"emial\" is none of",
+		"hooks: [{redact: {patterns: [email]}, agents: x, tools: x, phase: validate}]": "redact takes no phase here",
+	} {
+		path := filepath.Join(dir, "c.yaml")
+		replaceConfig(t, path, text)
+		if _, err := (hookConfig{path: path}).read(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.80s: %v\nwant %s", text, err, want)
+		}
+	}
+}
+
+func TestGuardsAreConfiguredInTheFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(configFiles(t, map[string]string{"c.yaml": `
+hooks:
+  - require_approval:
+      tools: pay
+      when: [{argument: /amount, greater_than: 100.50}, {argument: /to, one_of: [a, 1, true]}]
+      reason: Really?
+    id: big-payments
+    on_failure: closed
+  - redact: {patterns: email, with: "[mail]", in: message}
+    shadow: true
+  - rules: r.yaml
+    shadow: true
+`, "r.yaml": "rules:" + shopRule("a")}), "c.yaml")
+	c, err := hookConfig{path: path}.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, h := range c.listed() {
+		got = append(got, strings.Join([]string{string(h.Gate), h.ID, yesNo(h.Shadow), h.Config[:min(len(h.Config), 150)]}, " "))
+	}
+	want := []string{
+		`BeforeInput redact yes {"patterns":["email"],"with":"[mail]","in":["message"]}`,
+		`BeforeToolCall big-payments no {"tools":["pay"],"when":[{"argument":"/amount","greater_than":100.50},{"argument":"/to","one_of":["a",1,true]}],"reason":"Really?"}`,
+		`BeforeToolCall a yes {"id":"a","gate":"BeforeToolCall","block":"no"}`,
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("registered\n%s", strings.Join(got, "\n"))
 	}
 }
