@@ -177,8 +177,11 @@ func errorBody(body []byte) (e wireError, ok bool) {
 // refused judges an answer that is no stream. What of its body does not come
 // in time is done without: the status has said enough.
 func (c *call) Refused(resp *http.Response, body io.Reader) error {
-	data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what broke it off changes nothing
-	e, _ := errorBody(data)
+	var e wireError
+	if resp.StatusCode < 300 || resp.StatusCode >= 400 { // who points elsewhere is no provider, and may say anything
+		data, _ := io.ReadAll(io.LimitReader(body, maxErrorBody)) // what broke it off changes nothing
+		e, _ = errorBody(data)
+	}
 	me := c.model.modelError(e, resp.StatusCode)
 	me.RetryAfter = wire.RetryAfter(resp.StatusCode, resp.Header, time.Now())
 	return me

@@ -88,7 +88,7 @@ func TestAProvidersErrorIsTyped(t *testing.T) {
 			loop.ModelError{Status: 503, Message: "the provider answered 503 Service Unavailable", Retryable: true},
 		},
 		{
-			"Redirect", playback{status: 307, header: map[string]string{"Location": "/elsewhere"}}, "",
+			"Redirect", playback{status: 307, body: `{"error":{"message":"from elsewhere"}}`, header: map[string]string{"Location": "/elsewhere"}}, "",
 			loop.ModelError{Status: 307, Message: "the provider answered 307 Temporary Redirect: redirects are not followed, check that OPENAI_BASE_URL is right"},
 		},
 		{
