@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api/gen/agentd/v1/agentdv1connect"
 	"github.com/seed-2ca4966b/agentd/api/sse"
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -61,6 +62,10 @@ type Reader interface {
 	ListApprovals(ctx context.Context, tenantID string, filter loop.ApprovalFilter, page loop.Page) ([]loop.ApprovalInfo, error)
 	// ListDecisions returns them in the order of the ledger.
 	ListDecisions(ctx context.Context, tenantID string, filter loop.DecisionFilter, page loop.Page) ([]loop.DecisionInfo, error)
+	// HookSets returns those with the digests, without those that are not
+	// stored. They are nobody's: whoever is shown hooks of them has to have
+	// decisions of theirs.
+	HookSets(ctx context.Context, digests []string) ([]hooks.HookSet, error)
 }
 
 // Feed reads the log. Implementations are safe for concurrent use.

@@ -86,6 +86,32 @@ func TestDecisionsOfARunAndOfASession(t *testing.T) {
 	}
 }
 
+func TestDecisionsComeWithTheHooksThatMadeThemIfAskedFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sessionID, _, _ := b.waiting(t, b.withHooks(t))
+	req := ofSession(sessionID)
+	res, err := b.ledger.ListDecisions(t.Context(), connect.NewRequest(req))
+	if err != nil || len(res.Msg.GetHooks()) != 0 {
+		t.Errorf("without being asked for: %v, %v", res.Msg.GetHooks(), err)
+	}
+	req.WithHooks = true
+	res, err = b.ledger.ListDecisions(t.Context(), connect.NewRequest(req))
+	if err != nil || len(res.Msg.GetHooks()) != 2 {
+		t.Fatalf("%v, %v; want one of each hook that decided", res.Msg.GetHooks(), err)
+	}
+	greeter, shout := res.Msg.GetHooks()[0], res.Msg.GetHooks()[1]
+	if greeter.GetId() != "greeter" || greeter.GetGate() != "BeforeInput" || greeter.GetKind() != "rule" || greeter.GetVersion() != "3" || greeter.GetDigest() != "dd" ||
+		greeter.GetText() != `{"id":"greeter"}` || greeter.GetOnFailure() != "closed" || greeter.GetTimeLimitUs() != 1000000 || greeter.GetShadow() ||
+		greeter.GetPhase() != "mutate" || greeter.GetHookSetDigest() != b.Asker.HookSet || shout.GetId() != "shout" {
+		t.Errorf("%v\n%v", greeter, shout)
+	}
+	b.brokenSets = true
+	if _, err := b.ledger.ListDecisions(t.Context(), connect.NewRequest(req)); err == nil {
+		t.Error("a set that cannot be read: no error")
+	}
+}
+
 func TestDecisionsRefuseWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -100,6 +101,18 @@ func (b *backend) ListDecisions(ctx context.Context, tenantID string, f loop.Dec
 	return pageOf(list, p, func(d loop.DecisionInfo) string { return d.ID })
 }
 
+// HookSets has the one that the backend works with.
+func (b *backend) HookSets(_ context.Context, digests []string) ([]hooks.HookSet, error) {
+	if b.brokenSets {
+		return nil, errors.New("no such table")
+	}
+	set := b.Hooks.Set()
+	if !slices.Contains(digests, set.Digest) {
+		return nil, nil
+	}
+	return []hooks.HookSet{set}, nil
+}
+
 // toolName is that of the one tool.
 const toolName = "send"
 
@@ -116,7 +129,7 @@ func (b *backend) withHooks(t *testing.T) (advance func(t *testing.T, sessionID,
 				return hooks.BeforeInputResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "rude", Text: "Be nice."}}, nil
 			}
 			return hooks.BeforeInputResult{Action: hooks.ActionContinue}, nil
-		}),
+		}, hooks.OfKind(hooks.KindRule), hooks.WithDigest("dd"), hooks.WithConfig(`{"id":"greeter"}`), hooks.TimeLimit(time.Second)),
 		BeforeToolCall: hooks.Named("shout", "1", func(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			loud := `{"text":"HI"}`
 			return hooks.BeforeToolCallResult{
@@ -124,6 +137,10 @@ func (b *backend) withHooks(t *testing.T) (advance func(t *testing.T, sessionID,
 				Annotations: map[string]string{"was": in.Call.Arguments},
 			}, nil
 		}),
+		// It is about nobody here, so it decides nothing.
+		BeforeExecute: hooks.Named("secret", "1", func(context.Context, hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
+			return hooks.BeforeExecuteResult{Action: hooks.ActionBlock}, nil
+		}, hooks.Only(hooks.Scope{Tenants: []string{"another"}}), hooks.WithConfig("of another tenant")),
 	}
 	tools := []loop.Tool{looptest.Says(toolName, "sent")}
 	b.Tools = map[string][]loop.Tool{"main": tools}

@@ -43,6 +43,8 @@ type backend struct {
 	fail error
 	// approvers may answer what the runs of withHooks ask; nil is everybody.
 	approvers []string
+	// brokenSets fails reading hook sets.
+	brokenSets bool
 	// reads counts the events that were handed out by Next.
 	reads int
 }

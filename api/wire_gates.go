@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
@@ -80,6 +81,22 @@ func wireApprovalKind(k event.ApprovalKind) agentdv1.ApprovalKind {
 		return agentdv1.ApprovalKind_APPROVAL_KIND_OUTCOME
 	}
 	return agentdv1.ApprovalKind_APPROVAL_KIND_CALL
+}
+
+func wireHook(set string, r hooks.Registration) *agentdv1.Hook {
+	return &agentdv1.Hook{
+		HookSetDigest: set,
+		Gate:          string(r.Gate),
+		Id:            r.ID,
+		Kind:          string(r.Kind),
+		Version:       r.Version,
+		Digest:        r.Digest,
+		Phase:         string(r.Phase),
+		Text:          r.Config,
+		OnFailure:     string(r.OnFailure),
+		TimeLimitUs:   uint64(r.TimeLimit.Microseconds()),
+		Shadow:        r.Shadow,
+	}
 }
 
 func wireDecision(d loop.DecisionInfo) *agentdv1.Decision {

@@ -125,6 +125,7 @@ func TestBrokenReadsAreErrors(t *testing.T) {
 	_, errs["ListApprovals of a run"] = s.ListApprovals(ctx, looptest.Tenant, loop.ApprovalFilter{RunID: id}, loop.Page{})
 	_, errs["ListDecisions"] = s.ListDecisions(ctx, looptest.Tenant, loop.DecisionFilter{SessionID: id}, loop.Page{})
 	errs["PutHookSet"] = s.PutHookSet(ctx, hooks.HookSet{Hooks: []hooks.Registration{}})
+	_, errs["HookSets"] = s.HookSets(ctx, []string{"x"})
 	_, errs["Verify"] = store.Verify(ctx, pool)
 	for call, err := range errs {
 		if err == nil || errors.Is(err, loop.ErrNotFound) {

@@ -267,7 +267,7 @@ func TestLedgerRefusesChanges(t *testing.T) {
 	for _, sql := range []string{
 		`UPDATE agentd.hook_decisions SET action = 'block'`, `DELETE FROM agentd.hook_decisions`,
 		`TRUNCATE agentd.hook_decisions CASCADE`,
-		`UPDATE agentd.hook_sets SET hooks = '[]'`, `DELETE FROM agentd.hook_sets`, `TRUNCATE agentd.hook_sets`,
+		`UPDATE agentd.hook_sets SET hooks = '[]'`, `DELETE FROM agentd.hook_sets`, `TRUNCATE agentd.hook_sets CASCADE`,
 	} {
 		if _, err := db.Pool.Exec(limit(t), sql); err == nil || !strings.Contains(err.Error(), "append-only") {
 			t.Errorf("%s: %v; want a refusal", sql, err)

@@ -183,7 +183,7 @@ func TestReaderRole(t *testing.T) {
 		}
 		for _, name := range []string{
 			"sessions", "runs", "events", "timeline", "approvals", "hook_decisions", "hook_payloads", "hook_sets", "tombstones",
-			"decisions", "blocked", "fail_open", "hook_latency", "run_summary", "stuck",
+			"decisions", "blocked", "fail_open", "shadowed", "shadow_hooks", "hook_latency", "hook_set_loads", "hooks", "hook_changes", "run_summary", "stuck",
 		} {
 			if _, err := conn.Exec(t.Context(), `SELECT count(*) FROM agentd.`+name); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -37,7 +37,7 @@ func filled(t *testing.T, db *storetest.DB) []string {
 	rows, _ := db.Pool.Query(limit(t), `
 		SELECT c.relname FROM pg_class AS c
 		WHERE c.relnamespace = 'agentd'::regnamespace AND c.relkind = 'r' AND c.relname !~ '^(river|goose)_'
-			AND c.relname NOT IN ('tenants', 'api_keys', 'workers', 'memories', 'hook_sets', 'tombstones', 'usage')
+			AND c.relname NOT IN ('tenants', 'api_keys', 'workers', 'memories', 'hook_sets', 'hook_set_loads', 'tombstones', 'usage')
 			AND (xpath('/row/n/text()', query_to_xml('SELECT count(*) AS n FROM agentd.' || quote_ident(c.relname), false, true, '')))[1]::text <> '0'
 		ORDER BY 1`)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])

@@ -71,6 +71,17 @@ func (c *Client) Decisions(ctx context.Context, r *agentdv1.ListDecisionsRequest
 	})
 }
 
+// DecisionPages yields the same page by page, with the hooks that made the
+// decisions of each if the request asks for them. A server that does not know of
+// that returns none.
+func (c *Client) DecisionPages(ctx context.Context, r *agentdv1.ListDecisionsRequest) iter.Seq2[*agentdv1.ListDecisionsResponse, error] {
+	return list(r, func(r *agentdv1.ListDecisionsRequest) ([]*agentdv1.ListDecisionsResponse, bool, error) {
+		page, err := call(ctx, c, c.ledger.ListDecisions, r)
+		r.PageToken = page.GetNextPageToken()
+		return []*agentdv1.ListDecisionsResponse{page}, r.GetPageToken() != "", err
+	})
+}
+
 // list yields the elements of pages until there are no more. next may change its
 // request, which is a copy: a second loop starts where the first did.
 func list[R proto.Message, T any](first R, next func(R) (page []T, more bool, err error)) iter.Seq2[T, error] {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
+	"github.com/seed-2ca4966b/agentd/store"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
 
@@ -60,6 +61,28 @@ func tellMore(t *testing.T, db *storetest.DB) {
 	}
 	if code, _, errs := ledgerCommand(t, db, "purge", ids[2], "--reason", "asked for", "--yes"); code != 0 {
 		t.Fatalf("purge: %s", errs)
+	}
+}
+
+// tellPolicies leaves a hook that was tried in shadow and then put in force, with
+// a run under each.
+func tellPolicies(t *testing.T, db *storetest.DB) {
+	t.Helper()
+	s := newStack(t, db, playing(looptest.Answers(
+		looptest.Answer(looptest.ToolCall("a", "wipe", `{}`), looptest.Finish(stream.FinishToolCalls)),
+		looptest.Answer(looptest.Text("Done."), looptest.Finish(stream.FinishStop))), looptest.Says("wipe", "oh no")))
+	load := store.HookSetLoad{Cause: store.LoadStart, Process: newProcess()}
+	for _, opts := range [][]hooks.Option{{hooks.Shadow()}, nil} {
+		h := hooks.Hooks{BeforeToolCall: hooks.Named("no-wiping", "1", func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+			return hooks.BeforeToolCallResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Text: "Nobody wipes."}}, nil
+		}, append(opts, hooks.WithConfig(`{"block":"Nobody wipes."}`))...)}
+		s.checked(t, h)
+		load.Set = h.Set()
+		if err := s.store.PutHookSetLoad(t.Context(), load); err != nil {
+			t.Fatal(err)
+		}
+		load.Previous, load.Cause = load.Set.Digest, store.LoadSignal
+		s.Advance(t, s.Start(t, s.Session(t), "wipe it"))
 	}
 }
 

@@ -112,6 +112,7 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
 	tellMore(t, db)
+	tellPolicies(t, db)
 	tellAll(t, db)
 	execute(t, db, `GRANT agentd_reader TO CURRENT_USER`)
 	conn, err := pgx.Connect(t.Context(), db.URL)
@@ -123,7 +124,7 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := map[string][]string{}
-	for doc, want := range map[string]int{"sql.md": 10, "ledger.md": 15} {
+	for doc, want := range map[string]int{"sql.md": 10, "ledger.md": 20} {
 		_, queries, _ := between(t, document(t, "docs", doc), "queries")
 		asked[doc] = statements(queries)
 		if len(asked[doc]) != want {

@@ -17,11 +17,12 @@ import (
 type explainCmd struct {
 	clientFlags `set:"patience=5s"`
 
-	ID string `arg:"" name:"run" help:"The run's id."`
+	ID  string `arg:"" name:"run" help:"The run's id."`
+	All bool   `help:"Give each hook that had no objection a line of its own."`
 }
 
 // Run tells what happened in a run, with what was decided at each gate right
-// before what followed from it.
+// before what followed from it, and the text of what decided.
 func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
 	c, err := cmd.telling(streams.err)
 	if err != nil {
@@ -39,7 +40,8 @@ func (cmd explainCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
-	return explain(streams.out, run, events, aboutRun(all, run, events))
+	all.list = aboutRun(all.list, run, events)
+	return explain(streams.out, run, events, all, cmd.All)
 }
 
 // eventsOfRun are the events of a run without its deltas, as far as it is.
@@ -131,8 +133,9 @@ func callOf(e *agentdv1.Event) string {
 	return of.CallID
 }
 
-func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisions []*agentdv1.Decision) error {
+func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, all decided, eachHook bool) error {
 	var b strings.Builder
+	decisions := all.list
 	fmt.Fprintf(&b, "run %s of session %s\nagent %s: %s", run.GetId(), run.GetSessionId(), run.GetAgent(), statusWord(run.GetStatus()))
 	if run.GetReason() != "" {
 		fmt.Fprintf(&b, " (%s)", oneLine(run.GetReason(), 80))
@@ -147,11 +150,12 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisio
 			shown[p.ApprovalID] = p.Arguments
 		}
 	}
+	teller := gateTeller{out: &b, calls: calls, hooks: all.hooks, all: eachHook, told: map[*agentdv1.Hook]bool{}}
 	rest := stories(events, decisions)
 	follows := map[uint64]bool{}
 	for _, e := range events {
 		for len(rest) > 0 && rest[0].at() <= e.GetSeq() {
-			tell(&b, rest[0], calls)
+			teller.tell(rest[0])
 			for _, seq := range rest[0].followed {
 				follows[seq] = true
 			}
@@ -167,7 +171,7 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, decisio
 		}
 	}
 	for _, s := range rest {
-		tell(&b, s, calls)
+		teller.tell(s)
 	}
 	lines := strings.Split(b.String(), "\n")
 	for i := range lines {
@@ -191,27 +195,4 @@ func changeOf(e *agentdv1.Event, shown map[string]string) string {
 		}
 	}
 	return ""
-}
-
-// tell says who answered what at a gate, and what was changed.
-func tell(b *strings.Builder, s story, calls map[string]string) {
-	first := s.decisions[0]
-	about := oneLine(calls[first.GetSubject()], 100)
-	if about == "" && first.GetTurn() > 0 {
-		about = fmt.Sprintf("turn %d attempt %d", first.GetTurn(), first.GetAttempt())
-	}
-	fmt.Fprintf(b, "? %s %s\n", first.GetGate(), about)
-	for _, d := range s.decisions {
-		fmt.Fprintf(b, "    %s: %s", hookName(d), answerOf(d))
-		if why := reasonOfDecision(d); why != "" {
-			fmt.Fprintf(b, ", %s", oneLine(why, 200))
-		}
-		fmt.Fprintf(b, " [%s]\n", latency(d))
-		if d.GetPatchJson() != "" {
-			fmt.Fprintf(b, "      %s\n", oneLine(d.GetPatchJson(), 400))
-		}
-	}
-	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 {
-		fmt.Fprintf(b, "    (%s behind it not asked)\n", count(int64(missing), "hook"))
-	}
 }

@@ -206,6 +206,7 @@ agent demo: completed (stop), 2 turns, 2 decisions
   # tool.proposed        memory_clear {}
 ? BeforeToolCall memory_clear {}
     deny-tools@1: block, tool_denied: rule memory_clear: The tool memory_clear is not allowed here. [TIME]
+      config: {"tools":["memory_clear"]}
 → # tool.blocked         memory_clear by BeforeToolCall: tool_denied
 → # tool.result          memory_clear: This call was blocked and not run: The tool memory_clear is not allowed here.
   # turn.completed

@@ -78,11 +78,13 @@ func TestGateFlagsThatAreWrong(t *testing.T) {
 func TestAnAnswerSaysWhatMakesItLess(t *testing.T) {
 	t.Parallel()
 	for want, d := range map[string]*agentdv1.Decision{
-		"continue":                      {Action: "continue", Outcome: "ok", Effective: true},
-		"transform arguments,system":    {Action: "transform", Outcome: "ok", Effective: true, FieldsChanged: []string{"arguments", "system"}},
-		"block (failed: timeout)":       {Action: "block", Outcome: "timeout", Effective: true},
-		"continue (failed open: panic)": {Action: "continue", Outcome: "panic", FailedOpen: true, Effective: true},
-		"ask (without effect)":          {Action: "ask", Outcome: "ok"},
+		"continue":                             {Action: "continue", Outcome: "ok", Effective: true},
+		"transform arguments,system":           {Action: "transform", Outcome: "ok", Effective: true, FieldsChanged: []string{"arguments", "system"}},
+		"block (failed: timeout)":              {Action: "block", Outcome: "timeout", Effective: true},
+		"continue (failed open: panic)":        {Action: "continue", Outcome: "panic", FailedOpen: true, Effective: true},
+		"ask (without effect)":                 {Action: "ask", Outcome: "ok"},
+		"would ask (shadow)":                   {Action: "ask", Outcome: "ok", FailurePolicy: "shadow"},
+		"would block (failed: panic) (shadow)": {Action: "block", Outcome: "panic", FailurePolicy: "shadow"},
 	} {
 		if got := answerOf(d); got != want {
 			t.Errorf("%v: %q, want %q", d, got, want)
@@ -105,7 +107,7 @@ func TestExplainOfAnUnknownEventAndOfHooksThatWereNotAsked(t *testing.T) {
 		{Gate: "BeforeToolCall", Turn: 1, Attempt: 1, ToolName: "t", HookId: "guard", Action: "block", Outcome: "ok", Effective: true, ChainLength: 3, EventSeq: 9, PatchJson: `[]`},
 		{Gate: "AfterLunch", Turn: 1, Attempt: 2, HookId: "cook", Action: "continue", Outcome: "ok", Effective: true, ChainLength: 1, EventSeq: 1},
 	}
-	if err := explain(&out, run, events, decisions); err != nil {
+	if err := explain(&out, run, events, decided{list: decisions}, false); err != nil {
 		t.Fatal(err)
 	}
 	const want = `run r of session s
@@ -114,7 +116,7 @@ agent a: waiting, 1 turn, 2 decisions
   #3     tool.painted
 ? BeforeToolCall turn 1 attempt 1
     guard: block [0s]
-      []
+      changed: []
     (2 hooks behind it not asked)
 ? AfterLunch turn 1 attempt 2
     cook: continue [0s]

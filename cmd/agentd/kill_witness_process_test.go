@@ -23,49 +23,58 @@ const askedVariable = "AGENTD_TEST_ASKED"
 // write down that they were asked.
 const pureVariable = "AGENTD_TEST_PURE"
 
+// shadowVariable says that they are shadows, which let nothing through.
+const shadowVariable = "AGENTD_TEST_SHADOW"
+
 func init() {
 	if path := os.Getenv(askedVariable); path != "" {
 		var opts []hooks.Option
 		if os.Getenv(pureVariable) != "" {
 			opts = append(opts, hooks.Pure())
 		}
-		extraHooks = extraHooks.Then(witness(path, opts...))
+		no, withhold := hooks.ActionContinue, hooks.ActionContinue
+		if os.Getenv(shadowVariable) != "" {
+			opts = append(opts, hooks.Shadow())
+			no, withhold = hooks.ActionBlock, hooks.ActionWithhold
+		}
+		extraHooks = extraHooks.Then(witness(path, no, withhold, opts...))
 	}
 }
 
-// witness is a hook at every gate that lets everything through.
-func witness(path string, opts ...hooks.Option) hooks.Hooks {
+// witness is a hook at every gate that always answers the same: withhold about
+// outputs, no about all else.
+func witness(path string, no, withhold hooks.Action, opts ...hooks.Option) hooks.Hooks {
 	const id, version = "witness", "1"
 	seen := func(ctx context.Context, gate hooks.Gate, session, run string) error {
 		return noteAsked(ctx, path, gate, session, run)
 	}
 	return hooks.Hooks{
 		BeforeInput: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
-			return hooks.BeforeInputResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeInput, in.SessionID, "-")
+			return hooks.BeforeInputResult{Action: no}, seen(ctx, hooks.GateBeforeInput, in.SessionID, "-")
 		}, opts...),
 		BeforeRunStart: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeRunStart) (hooks.BeforeRunStartResult, error) {
-			return hooks.BeforeRunStartResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeRunStart, in.SessionID, in.RunID)
+			return hooks.BeforeRunStartResult{Action: no}, seen(ctx, hooks.GateBeforeRunStart, in.SessionID, in.RunID)
 		}, opts...),
 		TransformContext: hooks.Named(id, version, func(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
-			return hooks.TransformContextResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateTransformContext, in.SessionID, in.RunID)
+			return hooks.TransformContextResult{Action: no}, seen(ctx, hooks.GateTransformContext, in.SessionID, in.RunID)
 		}, opts...),
 		BeforeProviderHeaders: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderHeaders) (hooks.BeforeProviderHeadersResult, error) {
-			return hooks.BeforeProviderHeadersResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderHeaders, in.SessionID, in.RunID)
+			return hooks.BeforeProviderHeadersResult{Action: no}, seen(ctx, hooks.GateBeforeProviderHeaders, in.SessionID, in.RunID)
 		}, opts...),
 		BeforeProviderRequest: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeProviderRequest) (hooks.BeforeProviderRequestResult, error) {
-			return hooks.BeforeProviderRequestResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeProviderRequest, in.SessionID, in.RunID)
+			return hooks.BeforeProviderRequestResult{Action: no}, seen(ctx, hooks.GateBeforeProviderRequest, in.SessionID, in.RunID)
 		}, opts...),
 		AfterProviderResponse: hooks.Named(id, version, func(ctx context.Context, in hooks.AfterProviderResponse) (hooks.AfterProviderResponseResult, error) {
-			return hooks.AfterProviderResponseResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterProviderResponse, in.SessionID, in.RunID)
+			return hooks.AfterProviderResponseResult{Action: no}, seen(ctx, hooks.GateAfterProviderResponse, in.SessionID, in.RunID)
 		}, opts...),
 		BeforeToolCall: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
-			return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeToolCall, in.SessionID, in.RunID)
+			return hooks.BeforeToolCallResult{Action: no}, seen(ctx, hooks.GateBeforeToolCall, in.SessionID, in.RunID)
 		}, opts...),
 		BeforeExecute: hooks.Named(id, version, func(ctx context.Context, in hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {
-			return hooks.BeforeExecuteResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateBeforeExecute, in.SessionID, in.RunID)
+			return hooks.BeforeExecuteResult{Action: no}, seen(ctx, hooks.GateBeforeExecute, in.SessionID, in.RunID)
 		}, opts...),
 		AfterToolCall: hooks.Named(id, version, func(ctx context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
-			return hooks.AfterToolCallResult{Action: hooks.ActionContinue}, seen(ctx, hooks.GateAfterToolCall, in.SessionID, in.RunID)
+			return hooks.AfterToolCallResult{Action: withhold}, seen(ctx, hooks.GateAfterToolCall, in.SessionID, in.RunID)
 		}, opts...),
 	}
 }

@@ -25,7 +25,8 @@ type ledgerCmd struct {
 type ledgerShowCmd struct {
 	clientFlags `set:"patience=5s"`
 
-	ID string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
+	ID   string `arg:"" name:"id" help:"A run, or a session: its id, or a name of yours."`
+	Text bool   `help:"Print the texts of the hooks and what they changed, too."`
 }
 
 // Run prints the decisions in the order of the ledger.
@@ -38,38 +39,59 @@ func (cmd ledgerShowCmd) Run(ctx context.Context, streams *std) error {
 	if err != nil {
 		return err
 	}
-	return printDecisions(streams.out, list)
+	if err := printDecisions(streams.out, list.list); err != nil || !cmd.Text {
+		return err
+	}
+	return printTexts(streams.out, list)
+}
+
+// decided are decisions, and the hooks that made them.
+type decided struct {
+	list  []*agentdv1.Decision
+	hooks hooksByName
+}
+
+// hooksByName are hooks as decisions name them; a server of an older version
+// knows none.
+type hooksByName map[hookKey]*agentdv1.Hook
+
+type hookKey struct{ set, gate, id, version, digest string }
+
+// of is the hook that made a decision, nil if it is not known.
+func (h hooksByName) of(d *agentdv1.Decision) *agentdv1.Hook {
+	return h[hookKey{d.GetHookSetDigest(), d.GetGate(), d.GetHookId(), d.GetHookVersion(), d.GetHookDigest()}]
 }
 
 // decisionsOf takes what a person has at hand: the id of a run or a session.
-func decisionsOf(ctx context.Context, c *client.Client, name string) ([]*agentdv1.Decision, error) {
+func decisionsOf(ctx context.Context, c *client.Client, name string) (decided, error) {
 	if looksOurs(name) {
 		run, err := c.GetRun(ctx, name)
 		switch {
 		case err == nil:
 			return decisionsOfRun(ctx, c, run)
 		case client.ReasonOf(err) != "not_found":
-			return nil, err
+			return decided{}, err
 		}
 	}
 	id, err := findSession(ctx, c, name, false)
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
 	return decisions(ctx, c, id)
 }
 
 // decisionsOfRun are those of the run and those about its message.
-func decisionsOfRun(ctx context.Context, c *client.Client, run *agentdv1.Run) ([]*agentdv1.Decision, error) {
+func decisionsOfRun(ctx context.Context, c *client.Client, run *agentdv1.Run) (decided, error) {
 	all, err := decisions(ctx, c, run.GetSessionId())
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
 	events, err := eventsOfRun(ctx, c, run)
 	if err != nil {
-		return nil, err
+		return decided{}, err
 	}
-	return aboutRun(all, run, events), nil
+	all.list = aboutRun(all.list, run, events)
+	return all, nil
 }
 
 // aboutRun leaves the decisions of a run, and those about its message, which were
@@ -85,8 +107,22 @@ func aboutRun(all []*agentdv1.Decision, run *agentdv1.Run, events []*agentdv1.Ev
 }
 
 // decisions are all of a session.
-func decisions(ctx context.Context, c *client.Client, sessionID string) ([]*agentdv1.Decision, error) {
-	return collect(c.Decisions(ctx, &agentdv1.ListDecisionsRequest{Of: &agentdv1.ListDecisionsRequest_SessionId{SessionId: sessionID}, PageSize: 500}))
+func decisions(ctx context.Context, c *client.Client, sessionID string) (decided, error) {
+	all := decided{hooks: hooksByName{}}
+	req := &agentdv1.ListDecisionsRequest{Of: &agentdv1.ListDecisionsRequest_SessionId{SessionId: sessionID}, PageSize: 500, WithHooks: true}
+	for page, err := range c.DecisionPages(ctx, req) {
+		if err != nil {
+			return decided{}, err
+		}
+		all.list = append(all.list, page.GetDecisions()...)
+		for _, h := range page.GetHooks() {
+			key := hookKey{h.GetHookSetDigest(), h.GetGate(), h.GetId(), h.GetVersion(), h.GetDigest()}
+			if all.hooks[key] == nil { // the same hook may be on several pages
+				all.hooks[key] = h
+			}
+		}
+	}
+	return all, nil
 }
 
 func printDecisions(out io.Writer, list []*agentdv1.Decision) error {
@@ -97,6 +133,29 @@ func printDecisions(out io.Writer, list []*agentdv1.Decision) error {
 			orElse(oneLine(d.GetToolName(), 40), "-"), hookName(d), answerOf(d), orElse(oneLine(reasonOfDecision(d), 60), "-"), latency(d))
 	}
 	return t.Flush()
+}
+
+// printTexts prints what the rows of the table were decided by, and what they
+// changed.
+func printTexts(out io.Writer, all decided) error {
+	var b strings.Builder
+	told := map[*agentdv1.Hook]bool{}
+	for _, d := range all.list {
+		if h := all.hooks.of(d); h.GetText() != "" && !told[h] {
+			told[h] = true
+			fmt.Fprintf(&b, "%s at %s: %s\n", hookName(d), d.GetGate(), textLine(h))
+		}
+	}
+	for _, d := range all.list {
+		if d.GetPatchJson() != "" {
+			fmt.Fprintf(&b, "row %d %s: %s\n", d.GetLedgerSeq(), changeWord(d), oneLine(d.GetPatchJson(), 400))
+		}
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	_, err := io.WriteString(out, "\n"+b.String())
+	return err
 }
 
 // hookName is the hook with its version.
@@ -120,7 +179,10 @@ func answerOf(d *agentdv1.Decision) string {
 	case d.GetOutcome() != "ok":
 		answer += " (failed: " + d.GetOutcome() + ")"
 	}
-	if !d.GetEffective() {
+	switch {
+	case isShadow(d):
+		answer = "would " + answer + " (shadow)"
+	case !d.GetEffective():
 		answer += " (without effect)"
 	}
 	return answer

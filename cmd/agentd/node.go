@@ -114,8 +114,8 @@ func (n node) run(ctx context.Context) (err error) {
 
 	inForce := &loop.Switch{}
 	n.gates.config.counters.use(log)
-	reload := &reloader{config: n.gates.config, sets: log, into: inForce, log: n.log}
-	if err := reload.load(ctx, n.gates.first, causeStart); err != nil {
+	reload := &reloader{config: n.gates.config, sets: log, process: newProcess(), into: inForce, log: n.log}
+	if err := reload.load(ctx, n.gates.first, store.LoadStart); err != nil {
 		return err
 	}
 	tools, err := builtin.Tools(builtin.Surroundings{Memories: log})

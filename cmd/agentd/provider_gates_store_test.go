@@ -150,10 +150,10 @@ func TestDecisionsOfTheProviderGatesAreToldInSQL(t *testing.T) {
 	wantLines(t, "verify_ledger", lines(t, db, `SELECT v::text FROM agentd.verify_ledger($1) AS v`, session))
 	s.explained(t, runs[1], `? BeforeProviderHeaders turn 1 attempt 1
     headers@2: transform headers [TIME]
-      [{"op":"remove","path":"/headers/User-Agent"},{"op":"add","path":"/headers/X-Team"}]
+      changed: [{"op":"remove","path":"/headers/User-Agent"},{"op":"add","path":"/headers/X-Team"}]
 ? BeforeProviderRequest turn 1 attempt 1
     body@1: transform body [TIME]
-      [{"op":"add","path":"/body/user","value":"u\u0000/9007199254740993"}]
+      changed: [{"op":"add","path":"/body/user","value":"u\u0000/9007199254740993"}]
 → # model.requested      test-model attempt 1, 3 messages
 ? AfterProviderResponse turn 1 attempt 1
     answer@1: block, residency: Not from there. [TIME]

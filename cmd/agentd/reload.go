@@ -14,6 +14,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/store"
 )
 
 // lookEvery is how often the files are read again. A change is loaded once two
@@ -21,18 +22,10 @@ import (
 // fewer guards in it.
 const lookEvery = 2 * time.Second
 
-// cause is why a hook set was loaded. The words are stored.
-type cause string
-
-const (
-	causeStart  cause = "start"
-	causeSignal cause = "signal"
-	causeFile   cause = "file"
-)
-
-// hookSets stores hook sets, so that what runs and decisions name can be read.
+// hookSets stores hook sets, so that what runs and decisions name can be read,
+// and who has put them in force.
 type hookSets interface {
-	PutHookSet(ctx context.Context, set hooks.HookSet) error
+	PutHookSetLoad(ctx context.Context, load store.HookSetLoad) error
 }
 
 // reloader has the hooks of a process that are asked be those of its files. One
@@ -40,8 +33,10 @@ type hookSets interface {
 type reloader struct {
 	config hookConfig
 	sets   hookSets
-	into   *loop.Switch
-	log    *slog.Logger
+	// process is who says so when a set is stored.
+	process store.Process
+	into    *loop.Switch
+	log     *slog.Logger
 
 	// asker asks the hooks of the set that is in force.
 	asker *hooks.Asker
@@ -58,14 +53,18 @@ type reloader struct {
 // load puts what the files came to in force. This is the one place where that
 // happens: at the start, and then whenever the files are others. The set is
 // stored before anybody is asked by it.
-func (r *reloader) load(ctx context.Context, c *configured, why cause) error {
+func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause) error {
 	set := c.hooks.Set()
-	if err := r.sets.PutHookSet(ctx, set); err != nil {
-		return err
-	}
 	before := ""
 	if r.asker != nil {
 		before = r.asker.HookSet
+	}
+	load := store.HookSetLoad{Set: set, Previous: before, Cause: why, Process: r.process}
+	for _, f := range c.files {
+		load.Files = append(load.Files, store.HookFile{Path: f.Name, SHA256: f.SHA256, Modified: f.Modified})
+	}
+	if err := r.sets.PutHookSetLoad(ctx, load); err != nil {
+		return err
 	}
 	r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 	if r.asker == nil || before != set.Digest {
@@ -90,7 +89,7 @@ func (r *reloader) look(ctx context.Context) {
 		r.pending, r.unsaid = state, ""
 		return
 	}
-	r.take(ctx, c, err, causeFile)
+	r.take(ctx, c, err, store.LoadFile)
 }
 
 // loadNow reads the files because somebody has asked for it.
@@ -101,11 +100,11 @@ func (r *reloader) loadNow(ctx context.Context) {
 	}
 	c, err := r.config.read()
 	r.pending, r.unsaid = stateOf(c.files), ""
-	r.take(ctx, c, err, causeSignal)
+	r.take(ctx, c, err, store.LoadSignal)
 }
 
 // take loads what was read, or tells once why it is not loaded.
-func (r *reloader) take(ctx context.Context, c *configured, err error, why cause) {
+func (r *reloader) take(ctx context.Context, c *configured, err error, why store.LoadCause) {
 	if err != nil {
 		r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 		r.refuse(err)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,20 +16,22 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/store"
 )
 
-// keptSets remembers the sets that are stored.
+// keptSets remembers the sets that are stored, and what is said of it.
 type keptSets struct {
 	sync.Mutex
 	digests []string
+	loads   []store.HookSetLoad
 	err     error
 }
 
-func (k *keptSets) PutHookSet(_ context.Context, set hooks.HookSet) error {
+func (k *keptSets) PutHookSetLoad(_ context.Context, load store.HookSetLoad) error {
 	k.Lock()
 	defer k.Unlock()
 	if k.err == nil {
-		k.digests = append(k.digests, set.Digest)
+		k.digests, k.loads = append(k.digests, load.Set.Digest), append(k.loads, load)
 	}
 	return k.err
 }
@@ -52,7 +56,7 @@ func newReloading(t *testing.T) *reloading {
 	}
 	c, err := r.config.read()
 	if err == nil {
-		err = r.load(t.Context(), c, causeStart)
+		err = r.load(t.Context(), c, store.LoadStart)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -249,8 +253,34 @@ func TestASetThatCannotBeStoredIsNotAsked(t *testing.T) {
 	r.expect("second")
 	r.sets.err = errors.New("no database")
 	c, err := r.config.read()
-	if err != nil || (&reloader{sets: r.sets}).load(t.Context(), c, causeStart) == nil {
+	if err != nil || (&reloader{sets: r.sets}).load(t.Context(), c, store.LoadStart) == nil {
 		t.Errorf("a process starts with a set that is not stored (%v)", err)
+	}
+}
+
+// TestEachLoadSaysWhatItCameFrom: the cause, the set before and the files.
+func TestEachLoadSaysWhatItCameFrom(t *testing.T) {
+	t.Parallel()
+	r := newReloading(t)
+	r.process = newProcess()
+	r.write("r.yaml", "rules:"+shopRule("second"))
+	r.looks(2)
+	r.loadNow(t.Context())
+	if len(r.sets.loads) != 3 {
+		t.Fatalf("%d loads; want 3", len(r.sets.loads))
+	}
+	for i, want := range []struct {
+		cause          store.LoadCause
+		previous, file string
+	}{{store.LoadStart, "", "first"}, {store.LoadFile, r.sets.digests[0], "second"}, {store.LoadSignal, r.sets.digests[1], "second"}} {
+		l := r.sets.loads[i]
+		if l.Cause != want.cause || l.Previous != want.previous || len(l.Files) != 2 || i > 0 && l.Process != r.process {
+			t.Fatalf("load %d: %+v", i, l)
+		}
+		sum := sha256.Sum256([]byte("rules:" + shopRule(want.file)))
+		if f := l.Files[1]; filepath.Base(f.Path) != "r.yaml" || f.SHA256 != hex.EncodeToString(sum[:]) || f.Modified.IsZero() {
+			t.Errorf("load %d read %+v", i, f)
+		}
 	}
 }
 

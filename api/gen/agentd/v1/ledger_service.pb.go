@@ -66,13 +66,14 @@ type Decision struct {
 	// The rule that decided, where the hook has several.
 	RuleId string `protobuf:"bytes,18,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
 	// What the gate took from the hook: continue, transform, ask, handled,
-	// terminate, block, withhold.
+	// terminate, block, withhold. Of a shadow, what it would have taken.
 	Action string `protobuf:"bytes,19,opt,name=action,proto3" json:"action,omitempty"`
-	// False if it led to nothing.
+	// False if it led to nothing, as whatever a shadow answers.
 	Effective bool `protobuf:"varint,20,opt,name=effective,proto3" json:"effective,omitempty"`
 	// ok, or how the hook failed.
 	Outcome string `protobuf:"bytes,21,opt,name=outcome,proto3" json:"outcome,omitempty"`
-	// What a failure comes to: closed or open.
+	// What a failure comes to: closed, open, or shadow: the hook is only tried,
+	// and neither its failures nor its answers have any effect.
 	FailurePolicy string `protobuf:"bytes,22,opt,name=failure_policy,json=failurePolicy,proto3" json:"failure_policy,omitempty"`
 	// The hook failed and the loop went on.
 	FailedOpen bool `protobuf:"varint,23,opt,name=failed_open,json=failedOpen,proto3" json:"failed_open,omitempty"`
@@ -464,7 +465,9 @@ type ListDecisionsRequest struct {
 	// The most that is returned: 0 means 100, more than 500 is 500.
 	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before; empty for the first.
-	PageToken     string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,4,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Return the hooks that decided, too.
+	WithHooks     bool `protobuf:"varint,5,opt,name=with_hooks,json=withHooks,proto3" json:"with_hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -538,6 +541,13 @@ func (x *ListDecisionsRequest) GetPageToken() string {
 	return ""
 }
 
+func (x *ListDecisionsRequest) GetWithHooks() bool {
+	if x != nil {
+		return x.WithHooks
+	}
+	return false
+}
+
 type isListDecisionsRequest_Of interface {
 	isListDecisionsRequest_Of()
 }
@@ -564,6 +574,9 @@ type ListDecisionsResponse struct {
 	Decisions []*Decision `protobuf:"bytes,1,rep,name=decisions,proto3" json:"decisions,omitempty"`
 	// Asks for the next page; empty after the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	// The hooks that made the decisions of this page, each once, if they were
+	// asked for; without those of hook sets that were never stored.
+	Hooks         []*Hook `protobuf:"bytes,3,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -610,6 +623,151 @@ func (x *ListDecisionsResponse) GetNextPageToken() string {
 		return x.NextPageToken
 	}
 	return ""
+}
+
+func (x *ListDecisionsResponse) GetHooks() []*Hook {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+// Hook is a hook as it was registered in one hook set.
+type Hook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hook_set_digest of its decisions.
+	HookSetDigest string `protobuf:"bytes,1,opt,name=hook_set_digest,json=hookSetDigest,proto3" json:"hook_set_digest,omitempty"`
+	// The gate of its decisions.
+	Gate string `protobuf:"bytes,2,opt,name=gate,proto3" json:"gate,omitempty"`
+	// The hook_id of its decisions.
+	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	// go, rule, plugin, webhook or host.
+	Kind string `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Its version; may be empty.
+	Version string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	// The digest of its code, of a rule the SHA-256 (hex) of its text; empty where
+	// nobody computes it.
+	Digest string `protobuf:"bytes,6,opt,name=digest,proto3" json:"digest,omitempty"`
+	// mutate or validate.
+	Phase string `protobuf:"bytes,7,opt,name=phase,proto3" json:"phase,omitempty"`
+	// Of a rule its text, as JSON; of another hook what it was configured with,
+	// without secrets. Empty for nothing.
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// What its failure comes to: closed or open. Of a shadow, what it would come to.
+	OnFailure string `protobuf:"bytes,9,opt,name=on_failure,json=onFailure,proto3" json:"on_failure,omitempty"`
+	// Microseconds that one call may take.
+	TimeLimitUs uint64 `protobuf:"varint,10,opt,name=time_limit_us,json=timeLimitUs,proto3" json:"time_limit_us,omitempty"`
+	// It is asked and recorded, and has no effect.
+	Shadow        bool `protobuf:"varint,11,opt,name=shadow,proto3" json:"shadow,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hook) Reset() {
+	*x = Hook{}
+	mi := &file_agentd_v1_ledger_service_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hook) ProtoMessage() {}
+
+func (x *Hook) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_ledger_service_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hook.ProtoReflect.Descriptor instead.
+func (*Hook) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_ledger_service_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Hook) GetHookSetDigest() string {
+	if x != nil {
+		return x.HookSetDigest
+	}
+	return ""
+}
+
+func (x *Hook) GetGate() string {
+	if x != nil {
+		return x.Gate
+	}
+	return ""
+}
+
+func (x *Hook) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Hook) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Hook) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *Hook) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Hook) GetPhase() string {
+	if x != nil {
+		return x.Phase
+	}
+	return ""
+}
+
+func (x *Hook) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *Hook) GetOnFailure() string {
+	if x != nil {
+		return x.OnFailure
+	}
+	return ""
+}
+
+func (x *Hook) GetTimeLimitUs() uint64 {
+	if x != nil {
+		return x.TimeLimitUs
+	}
+	return 0
+}
+
+func (x *Hook) GetShadow() bool {
+	if x != nil {
+		return x.Shadow
+	}
+	return false
 }
 
 var File_agentd_v1_ledger_service_proto protoreflect.FileDescriptor
@@ -671,18 +829,35 @@ const file_agentd_v1_ledger_service_proto_rawDesc = "" +
 	"deadlineMs\x12\x19\n" +
 	"\btrace_id\x18) \x01(\tR\atraceId\x12\x1b\n" +
 	"\tprev_hash\x18* \x01(\tR\bprevHash\x12\x19\n" +
-	"\brow_hash\x18+ \x01(\tR\arowHash\"\x92\x01\n" +
+	"\brow_hash\x18+ \x01(\tR\arowHash\"\xb1\x01\n" +
 	"\x14ListDecisionsRequest\x12\x1f\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tH\x00R\tsessionId\x12\x17\n" +
 	"\x06run_id\x18\x02 \x01(\tH\x00R\x05runId\x12\x1b\n" +
 	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x04 \x01(\tR\tpageTokenB\x04\n" +
-	"\x02of\"r\n" +
+	"page_token\x18\x04 \x01(\tR\tpageToken\x12\x1d\n" +
+	"\n" +
+	"with_hooks\x18\x05 \x01(\bR\twithHooksB\x04\n" +
+	"\x02of\"\x99\x01\n" +
 	"\x15ListDecisionsResponse\x121\n" +
 	"\tdecisions\x18\x01 \x03(\v2\x13.agentd.v1.DecisionR\tdecisions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken2h\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x12%\n" +
+	"\x05hooks\x18\x03 \x03(\v2\x0f.agentd.v1.HookR\x05hooks\"\x9d\x02\n" +
+	"\x04Hook\x12&\n" +
+	"\x0fhook_set_digest\x18\x01 \x01(\tR\rhookSetDigest\x12\x12\n" +
+	"\x04gate\x18\x02 \x01(\tR\x04gate\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x16\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\x12\x14\n" +
+	"\x05phase\x18\a \x01(\tR\x05phase\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12\x1d\n" +
+	"\n" +
+	"on_failure\x18\t \x01(\tR\tonFailure\x12\"\n" +
+	"\rtime_limit_us\x18\n" +
+	" \x01(\x04R\vtimeLimitUs\x12\x16\n" +
+	"\x06shadow\x18\v \x01(\bR\x06shadow2h\n" +
 	"\rLedgerService\x12W\n" +
 	"\rListDecisions\x12\x1f.agentd.v1.ListDecisionsRequest\x1a .agentd.v1.ListDecisionsResponse\"\x03\x90\x02\x01B\xa4\x01\n" +
 	"\rcom.agentd.v1B\x12LedgerServiceProtoP\x01Z:github.com/seed-2ca4966b/agentd/api/gen/agentd/v1;agentdv1\xa2\x02\x03AXX\xaa\x02\tAgentd.V1\xca\x02\tAgentd\\V1\xe2\x02\x15Agentd\\V1\\GPBMetadata\xea\x02\n" +
@@ -700,23 +875,25 @@ func file_agentd_v1_ledger_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_ledger_service_proto_rawDescData
 }
 
-var file_agentd_v1_ledger_service_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_agentd_v1_ledger_service_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_agentd_v1_ledger_service_proto_goTypes = []any{
 	(*Decision)(nil),              // 0: agentd.v1.Decision
 	(*ListDecisionsRequest)(nil),  // 1: agentd.v1.ListDecisionsRequest
 	(*ListDecisionsResponse)(nil), // 2: agentd.v1.ListDecisionsResponse
-	(*timestamppb.Timestamp)(nil), // 3: google.protobuf.Timestamp
+	(*Hook)(nil),                  // 3: agentd.v1.Hook
+	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
 }
 var file_agentd_v1_ledger_service_proto_depIdxs = []int32{
-	3, // 0: agentd.v1.Decision.at:type_name -> google.protobuf.Timestamp
+	4, // 0: agentd.v1.Decision.at:type_name -> google.protobuf.Timestamp
 	0, // 1: agentd.v1.ListDecisionsResponse.decisions:type_name -> agentd.v1.Decision
-	1, // 2: agentd.v1.LedgerService.ListDecisions:input_type -> agentd.v1.ListDecisionsRequest
-	2, // 3: agentd.v1.LedgerService.ListDecisions:output_type -> agentd.v1.ListDecisionsResponse
-	3, // [3:4] is the sub-list for method output_type
-	2, // [2:3] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	3, // 2: agentd.v1.ListDecisionsResponse.hooks:type_name -> agentd.v1.Hook
+	1, // 3: agentd.v1.LedgerService.ListDecisions:input_type -> agentd.v1.ListDecisionsRequest
+	2, // 4: agentd.v1.LedgerService.ListDecisions:output_type -> agentd.v1.ListDecisionsResponse
+	4, // [4:5] is the sub-list for method output_type
+	3, // [3:4] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_ledger_service_proto_init() }
@@ -734,7 +911,7 @@ func file_agentd_v1_ledger_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_ledger_service_proto_rawDesc), len(file_agentd_v1_ledger_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   3,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+)
+
+// gateTeller tells what was decided at gates.
+type gateTeller struct {
+	out   io.Writer
+	calls map[string]string
+	hooks hooksByName
+	// all gives each hook that had no objection a line of its own.
+	all bool
+	// told are the hooks whose texts were shown.
+	told map[*agentdv1.Hook]bool
+}
+
+// tell says who answered what at a gate, by which rule, and what was changed.
+func (g gateTeller) tell(s story) {
+	first := s.decisions[0]
+	about := oneLine(g.calls[first.GetSubject()], 100)
+	if about == "" && first.GetTurn() > 0 {
+		about = fmt.Sprintf("turn %d attempt %d", first.GetTurn(), first.GetAttempt())
+	}
+	fmt.Fprintf(g.out, "? %s %s\n", first.GetGate(), about)
+	var quiet []*agentdv1.Decision
+	for _, d := range s.decisions {
+		if saysNothing(d) {
+			quiet = append(quiet, d)
+		}
+	}
+	together := !g.all && len(quiet) > 1
+	for _, d := range s.decisions {
+		if !together || !saysNothing(d) {
+			g.decision(d)
+		}
+	}
+	if together {
+		fmt.Fprintf(g.out, "    %s: continue [%s at most]: %s\n", count(int64(len(quiet)), "hook"), longest(quiet), oneLine(names(quiet), 140))
+	}
+	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 {
+		fmt.Fprintf(g.out, "    (%s behind it not asked)\n", count(int64(missing), "hook"))
+	}
+}
+
+func (g gateTeller) decision(d *agentdv1.Decision) {
+	fmt.Fprintf(g.out, "    %s: %s", hookName(d), answerOf(d))
+	if why := reasonOfDecision(d); why != "" {
+		fmt.Fprintf(g.out, ", %s", oneLine(why, 200))
+	}
+	fmt.Fprintf(g.out, " [%s]\n", latency(d))
+	if h := g.hooks.of(d); h.GetText() != "" && !g.told[h] && (g.all || !saysNothing(d)) {
+		g.told[h] = true
+		fmt.Fprintf(g.out, "      %s\n", textLine(h))
+	}
+	if d.GetPatchJson() != "" {
+		fmt.Fprintf(g.out, "      %s: %s\n", changeWord(d), oneLine(d.GetPatchJson(), 400))
+	}
+}
+
+// saysNothing reports whether a hook had no objection, and nothing else to say.
+func saysNothing(d *agentdv1.Decision) bool {
+	return d.GetAction() == "continue" && d.GetOutcome() == "ok" && (d.GetEffective() || isShadow(d)) &&
+		d.GetReasonCode() == "" && d.GetReason() == "" && !d.GetPayloadErased()
+}
+
+// longest is the longest time that one of the decisions took. Shadows do not take
+// theirs one after the other, so a sum would say nothing.
+func longest(decisions []*agentdv1.Decision) time.Duration {
+	var us uint64
+	for _, d := range decisions {
+		us = max(us, d.GetLatencyUs())
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+func names(decisions []*agentdv1.Decision) string {
+	var list []string
+	for _, d := range decisions {
+		name := d.GetHookId()
+		if isShadow(d) {
+			name += " (shadow)"
+		}
+		list = append(list, name)
+	}
+	return strings.Join(list, ", ")
+}
+
+func isShadow(d *agentdv1.Decision) bool { return d.GetFailurePolicy() == "shadow" }
+
+// changeWord stands before a patch.
+func changeWord(d *agentdv1.Decision) string {
+	if isShadow(d) {
+		return "would have changed"
+	}
+	return "changed"
+}
+
+// textLine is what a hook does, in its own words, on a line.
+func textLine(h *agentdv1.Hook) string {
+	if h.GetKind() != "rule" {
+		return "config: " + oneLine(h.GetText(), 600)
+	}
+	return "rule: " + oneLine(ruleText(h.GetText()), 600)
+}
+
+// ruleText is a rule's text without what its decision says too. What is no rule
+// of this version stays as it is.
+func ruleText(text string) string {
+	d := json.NewDecoder(strings.NewReader(text))
+	if begin, err := d.Token(); err != nil || begin != json.Delim('{') || !json.Valid([]byte(text)) {
+		return text
+	}
+	var parts []string
+	for d.More() { // it is valid: nothing fails from here on
+		key, _ := d.Token()
+		var value json.RawMessage
+		_ = d.Decode(&value)
+		if key == "id" || key == "gate" {
+			continue
+		}
+		said := string(value)
+		var words string
+		if json.Unmarshal(value, &words) == nil {
+			said = words
+		}
+		parts = append(parts, fmt.Sprintf("%s: %s", key, said))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
+)
+
+// manyRules are the decisions of a gate with 50 rules, of which three do
+// something and one is a shadow, and the rules.
+func manyRules() decided {
+	all := decided{hooks: hooksByName{}}
+	add := func(d *agentdv1.Decision, text string) {
+		d.Gate, d.Turn, d.Attempt, d.ChainLength, d.EventSeq, d.HookSetDigest, d.HookVersion = "BeforeToolCall", 1, 1, 50, 3, "set", "1"
+		d.LedgerSeq, d.LatencyUs = uint64(len(all.list)+1), uint64(len(all.list)+1)
+		if d.GetOutcome() == "" {
+			d.Outcome = "ok"
+		}
+		if d.GetFailurePolicy() == "" {
+			d.FailurePolicy, d.Effective = "closed", true
+		}
+		all.list = append(all.list, d)
+		h := &agentdv1.Hook{HookSetDigest: "set", Gate: d.GetGate(), Id: d.GetHookId(), Version: "1", Kind: "rule", Text: text}
+		all.hooks[hookKey{"set", h.GetGate(), h.GetId(), "1", ""}] = h
+	}
+	for i := range 46 {
+		add(&agentdv1.Decision{HookId: fmt.Sprintf("rule-%d", i+1), Action: "continue", RuleId: fmt.Sprintf("rule-%d", i+1)}, `{"block":"no"}`)
+	}
+	add(&agentdv1.Decision{HookId: "quiet", Action: "continue", FailurePolicy: "shadow"}, `{"when":"true"}`)
+	add(&agentdv1.Decision{HookId: "cap", Action: "transform", FieldsChanged: []string{"arguments"}, PatchJson: `[{"op":"replace"}]`},
+		`{"id":"cap","gate":"BeforeToolCall","tools":["refund"],"when":"call.arguments.amount > 50","transform":{"arguments":{"amount":50}}}`)
+	add(&agentdv1.Decision{HookId: "soft", Action: "transform", FieldsChanged: []string{"arguments"}, PatchJson: `[{"op":"add"}]`, FailurePolicy: "shadow"}, "")
+	add(&agentdv1.Decision{HookId: "hard", Action: "block", ReasonCode: "rule.block", Reason: "too much", Outcome: "timeout", FailurePolicy: "shadow"}, `{"when":"x`)
+	return all
+}
+
+// TestExplainStaysReadableWithManyRules: those without an objection share a line.
+func TestExplainStaysReadableWithManyRules(t *testing.T) {
+	t.Parallel()
+	told := func(each bool) string {
+		var out bytes.Buffer
+		run := &agentdv1.Run{Id: "r", SessionId: "s", Agent: "a", Status: agentdv1.RunStatus_RUN_STATUS_COMPLETED, Turns: 1}
+		if err := explain(&out, run, []*agentdv1.Event{{Seq: 3, Type: "tool.started"}}, manyRules(), each); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	const want = `run r of session s
+agent a: completed, 1 turn, 50 decisions
+
+? BeforeToolCall turn 1 attempt 1
+    cap@1: transform arguments [48µs]
+      rule: tools: ["refund"]; when: call.arguments.amount > 50; transform: {"arguments":{"amount":50}}
+      changed: [{"op":"replace"}]
+    soft@1: would transform arguments (shadow) [49µs]
+      would have changed: [{"op":"add"}]
+    hard@1: would block (failed: timeout) (shadow), rule.block: too much [50µs]
+      rule: {"when":"x
+    47 hooks: continue [47µs at most]: rule-1, rule-2, rule-3, rule-4, rule-5, rule-6, rule-7, rule-8, rule-9, rule-10, rule-11, rule-12, rule-13, rule-14, rule-15, rule-16, rule…
+→ #3     tool.started
+`
+	if got := told(false); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if got := told(true); strings.Count(got, "\n") != 3+1+50+49+2+1 || !strings.Contains(got, "\n    rule-7@1: continue, rule rule-7 [7µs]\n      rule: block: no\n") ||
+		!strings.Contains(got, "\n    quiet@1: would continue (shadow) [47µs]\n") {
+		t.Errorf("each hook:\n%s", got)
+	}
+}
+
+func TestLedgerShowsTextsAndChangesOnce(t *testing.T) {
+	t.Parallel()
+	all := manyRules()
+	all.list = append(all.list[46:], all.list[47])
+	var out bytes.Buffer
+	if err := printTexts(&out, all); err != nil {
+		t.Fatal(err)
+	}
+	const want = `
+quiet@1 at BeforeToolCall: rule: when: true
+cap@1 at BeforeToolCall: rule: tools: ["refund"]; when: call.arguments.amount > 50; transform: {"arguments":{"amount":50}}
+hard@1 at BeforeToolCall: rule: {"when":"x
+row 48 changed: [{"op":"replace"}]
+row 49 would have changed: [{"op":"add"}]
+row 48 changed: [{"op":"replace"}]
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+	out.Reset()
+	if err := printTexts(&out, decided{list: all.list[:1]}); err != nil || out.Len() != 0 {
+		t.Errorf("of a server that knows no texts: %q, %v", out.String(), err)
+	}
+}
+
+func TestTextOfAHookThatIsNoRuleIsItsConfig(t *testing.T) {
+	t.Parallel()
+	if got := textLine(&agentdv1.Hook{Kind: "host", Text: "rm\nwipe"}); got != "config: rm wipe" {
+		t.Errorf("%q", got)
+	}
+}
