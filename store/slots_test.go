@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -179,6 +180,56 @@ func TestSlotsOfALimitAreNeverMoreThanItHas(t *testing.T) {
 	wg.Wait()
 	if passed[looptest.Tenant] != places || passed["other"] != calls/10 {
 		t.Errorf("passed: %v; want %d, and all %d of the other tenant", passed, places, calls/10)
+	}
+}
+
+// TestSlotsAreTakenByOneAfterTheOther: while one is about to take the last, another
+// that has come meanwhile waits, and then sees that it is taken.
+func TestSlotsAreTakenByOneAfterTheOther(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	stores := []*store.Store{startStore(t, db, store.Options{Queue: jobs{}}), startStore(t, db, store.Options{Queue: jobs{}})}
+	id, run := started(t, stores[0])
+	exec(t, db, `CREATE FUNCTION agentd.stop() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock(4711); RETURN NEW; END $$`)
+	exec(t, db, `CREATE TRIGGER stop BEFORE INSERT ON agentd.guard_slots FOR EACH ROW EXECUTE FUNCTION agentd.stop()`)
+	gate, err := db.Pool.Begin(limit(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = gate.Rollback(context.Background()) })
+	if _, err := gate.Exec(limit(t), `SELECT pg_advisory_xact_lock(4711)`); err != nil {
+		t.Fatal(err)
+	}
+	ctx := limit(t)
+	var wg sync.WaitGroup
+	var passed atomic.Int32
+	for _, s := range stores {
+		wg.Go(func() {
+			slot := slotOf(id, run)
+			slot.Calls = 1
+			got, err := s.TakeSlot(ctx, slot)
+			if err != nil {
+				t.Errorf("take: %v", err)
+			}
+			if got.OK {
+				passed.Add(1)
+			}
+		})
+	}
+	for waiting := 0; waiting < 2; {
+		err := db.Pool.QueryRow(ctx, `
+			SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+				AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := gate.Rollback(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if passed.Load() != 1 {
+		t.Errorf("%d have the one place", passed.Load())
 	}
 }
 
