@@ -84,6 +84,11 @@ func pooled(ctx context.Context, config *pgx.ConnConfig) (bool, error) {
 		if _, err := busy.Exec(ctx, `ROLLBACK`); err != nil {
 			return false, err
 		}
+		// The server process that was used last is the busy one's now. Nobody but
+		// us may be there to take it, and then all rounds would be like this one.
+		if now, err := backend(ctx, idle); err != nil || now != at {
+			return err == nil, err
+		}
 	}
 	return false, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -37,6 +38,43 @@ func TestAPoolerInTransactionModeIsRecognised(t *testing.T) {
 		if got, err := store.Pooled(t.Context(), config); err != nil || got != c.want {
 			t.Errorf("%s: %t, %v; want %t", name, got, err, c.want)
 		}
+	}
+}
+
+// TestAPoolerIsRecognisedWhateverItHasAtHand: somebody else has come and gone
+// between the two sessions of the test for it, and what he had is used next, by
+// turns with what the first of them had.
+func TestAPoolerIsRecognisedWhateverItHasAtHand(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	config, err := pgx.ParseConfig(storetest.NewBouncer(t, db.URL, storetest.BouncerTransaction) + "?sslmode=disable") // one dial for each session
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := config.Copy()
+	plain.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
+	var others [2]*pgx.Conn
+	for i := range others {
+		if others[i], err = pgx.ConnectConfig(t.Context(), plain); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = others[i].Close(context.Background()) })
+	}
+	sessions, dial := 0, config.DialFunc
+	config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if sessions++; sessions == 2 {
+			for _, statement := range []string{`BEGIN`, `SELECT 1`, `ROLLBACK`} {
+				for _, other := range others {
+					if _, err := other.Exec(ctx, statement); err != nil {
+						return nil, err
+					}
+				}
+			}
+		}
+		return dial(ctx, network, addr)
+	}
+	if got, err := store.Pooled(t.Context(), config); err != nil || !got || sessions != 2 {
+		t.Errorf("%t, %v, in %d sessions", got, err, sessions)
 	}
 }
 

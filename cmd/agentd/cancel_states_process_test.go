@@ -116,7 +116,7 @@ func TestACancelOfARunThatNoWorkerHas(t *testing.T) {
 	f.add(t, "--roles", "worker")
 	queued.goesOn(t)
 	pause := func(args ...string) {
-		if code, _, said := ofDatabase(f.databaseURL())(t, args...); code != 0 {
+		if code, _, said := f.here(t, args...); code != 0 {
 			t.Fatalf("%s: exit code %d: %s", args, code, said)
 		}
 	}

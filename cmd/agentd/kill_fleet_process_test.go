@@ -170,22 +170,29 @@ func (f *fleet) awaitEnd(t *testing.T, run string) (status string) {
 		SELECT status FROM agentd.runs WHERE id = '%s' AND status IN ('completed', 'failed', 'cancelled')`, run))
 }
 
-// databaseURL is what the processes have in their environment: the last one
-// counts.
-func (f *fleet) databaseURL() string {
-	url := ""
-	for _, v := range f.env {
-		if rest, ok := strings.CutPrefix(v, "AGENTD_DATABASE_URL="); ok {
-			url = rest
+// here runs a command on the database that the processes have in their
+// environment, where the last one counts, and in their way past a pooler.
+func (f *fleet) here(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	args = slices.Clone(args)
+	for name, flag := range map[string]string{"AGENTD_DATABASE_URL=": "--database-url", "AGENTD_DIRECT_DATABASE_URL=": "--direct-database-url"} {
+		url := ""
+		for _, v := range f.env {
+			if rest, ok := strings.CutPrefix(v, name); ok {
+				url = rest
+			}
+		}
+		if url != "" {
+			args = append(args, flag, url)
 		}
 	}
-	return url
+	return here(t, args...)
 }
 
 // verify is what a person does who does not trust any of this.
 func (f *fleet) verify(t *testing.T) {
 	t.Helper()
-	code, out, said := ofDatabase(f.databaseURL())(t, "verify", "--strict")
+	code, out, said := f.here(t, "verify", "--strict")
 	if code != 0 || !strings.Contains(out, " 0 differences") {
 		t.Errorf("verify: exit code %d, printed %q, said %q", code, out, said)
 	}

@@ -21,7 +21,7 @@ import (
 // wants it to succeed.
 func (f *fleet) onCall(t *testing.T, args ...string) string {
 	t.Helper()
-	code, out, said := ofDatabase(f.databaseURL())(t, args...)
+	code, out, said := f.here(t, args...)
 	if code != 0 {
 		t.Fatalf("agentd %s: exit code %d, said %s%s", strings.Join(args, " "), code, out, said)
 	}

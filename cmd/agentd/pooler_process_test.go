@@ -51,7 +51,7 @@ func TestEverythingWorksBehindAPooler(t *testing.T) {
 				t.Errorf("migrate: exit code %d, said %s", code, said)
 			}
 			f.verify(t)
-			if code, out, said := ofDatabase(f.databaseURL())(t, "stuck"); code != 0 || out != "nothing is stuck\n" {
+			if code, out, said := f.here(t, "stuck"); code != 0 || out != "nothing is stuck\n" {
 				t.Errorf("stuck: exit code %d, printed %q, said %q", code, out, said)
 			}
 		})
