@@ -168,7 +168,7 @@ func TestAConfigFileThatIsNamedHasToBeThere(t *testing.T) {
 	dir := configFiles(t, map[string]string{"empty.yaml": " "})
 	for file, want := range map[string]string{
 		"gone.yaml":  "gone.yaml: the file cannot be read: no such file or directory",
-		".":          ".: the file cannot be read: is no regular file",
+		".":          ".: the file cannot be read: is a directory",
 		"empty.yaml": "empty.yaml: the file is empty; expected a mapping with keys such as hooks and rules",
 	} {
 		if code, _, said := runAgentd(t, options{dir: dir, env: []string{"AGENTD_CONFIG=" + file}}, "hooks", "list"); code != exitUsage || said != "agentd: "+want+"\n" {
