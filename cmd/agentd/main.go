@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	_ "time/tzdata" // the tools know time zones wherever the binary runs
 )
@@ -19,6 +20,9 @@ func main() {
 // run is the whole program but for its exit. The environment is the process's
 // own.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	// net/http tells the log of the process what a server said without being
+	// asked, word for word: whatever is behind a URL would write to our stderr.
+	log.SetOutput(io.Discard)
 	return runCommand(ctx, args, &std{in: stdin, out: stdout, err: stderr})
 }
 

@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,6 +152,44 @@ func judgesSignatures(t *testing.T, url string) {
 		code, said := post(test.at, test.secret, test.signature)
 		if ok := strings.Contains(strings.ReplaceAll(said, " ", ""), `"id":"d","action":"continue"`); code != test.code || ok != (code == http.StatusOK) {
 			t.Errorf("%s: %d %s", name, code, said)
+		}
+	}
+}
+
+// TestWhatAnEndpointSaysUnaskedIsNowhere: behind an answer, and instead of one.
+func TestWhatAnEndpointSaysUnaskedIsNowhere(t *testing.T) {
+	t.Parallel()
+	const canary = "canary-5f2c"
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Errorf("hijack: %v", err)
+			return
+		}
+		answer := `{"id":"` + r.Header.Get("webhook-id") + `","action":"block","reason":{"text":"Not today."}}`
+		_, _ = fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s%s", len(answer), answer, canary)
+		_ = conn.Close()
+	}))
+	t.Cleanup(endpoint.Close)
+	db := storetest.New(t)
+	dir := configFiles(t, map[string]string{"agentd.yaml": `hooks:
+  - webhook: {url: "` + endpoint.URL + `", gates: BeforeInput, secret_env: POLICY_SECRET, allow: 127.0.0.1/32}
+    timeout: 20s
+`})
+	s := startServe(t, db, []string{
+		"AGENTD_CONFIG=" + filepath.Join(dir, "agentd.yaml"), "POLICY_SECRET=" + webhookSecret, "AGENTD_SCRIPT=" + script(t, `{"text": "Done."}`),
+	})
+	c := chat(t, s.url, strings.NewReader("go\n"))
+	c.wait(t)
+	if said := c.out.String() + c.err.String(); !strings.Contains(said, "Not today.") {
+		t.Errorf("the chat says %s", said)
+	}
+	s.signal(t, syscall.SIGTERM)
+	s.wait(t)
+	for what, text := range map[string]string{"the log": s.out.String() + s.err.String(), "the chat": c.err.String(), "the tables": everyTable(t, db)} {
+		if strings.Contains(text, canary) {
+			t.Errorf("%s tells what nobody asked for", what)
 		}
 	}
 }
