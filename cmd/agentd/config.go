@@ -44,6 +44,8 @@ type hookConfig struct {
 	// path is that of the config file, "" for none.
 	path  string
 	extra []part
+	// unasked says that nobody will be asked, so that secrets need not be there.
+	unasked bool
 	// counters count for guards; nil is a process without a database.
 	counters *counters
 }
@@ -85,7 +87,7 @@ type configFile struct {
 // an [*yamlfile.Errors]; what is returned then has the files that were read, and
 // no hooks.
 func (c hookConfig) read() (*configured, error) {
-	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}, counters: c.counters}
+	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}, counters: c.counters, unasked: c.unasked}
 	if r.counters == nil {
 		r.counters = &counters{}
 	}
@@ -122,6 +124,7 @@ type configReader struct {
 	out      *configured
 	ids      map[string]string // the place of each hook by gate and id
 	counters *counters
+	unasked  bool
 }
 
 func (r *configReader) config(path string) {

@@ -74,12 +74,13 @@ func (cmd hooksListCmd) Run(streams *std) error {
 	return printHooks(streams.out, list)
 }
 
-// configured is what flags and files come to.
+// configured is what flags and files come to, where nobody is asked.
 func (f hookFlags) configured() (*configured, error) {
 	config, err := f.hookConfig()
 	if err != nil {
 		return nil, err
 	}
+	config.unasked = true
 	c, err := config.read()
 	if err != nil {
 		return nil, badConfig(err)

@@ -69,8 +69,9 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 	r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 	if r.asker == nil || before != set.Digest {
 		r.asker = &hooks.Asker{HookSet: set.Digest}
-		r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker})
 	}
+	// Hooks of the same digest may have another secret.
+	r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker})
 	if r.config.path != "" {
 		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(set.Hooks), "hook_set", set.Digest, "before", before)
 	}

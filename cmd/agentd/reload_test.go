@@ -3,11 +3,16 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -234,6 +239,40 @@ func TestASignalLoadsAtOnce(t *testing.T) {
 	none.loadNow(t.Context())
 	if none.look(t.Context()); r.said("there is nothing to load again") != 1 {
 		t.Errorf("said\n%s", &r.log)
+	}
+}
+
+// TestASignalHasSecretsReadAgain, although the set has the same digest.
+func TestASignalHasSecretsReadAgain(t *testing.T) {
+	t.Parallel()
+	r := newReloading(t)
+	signatures := make(chan string, 2)
+	endpoint := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		for name, secret := range map[string]string{"one": strings.Repeat("1", 32), "two": strings.Repeat("2", 32)} {
+			key, _ := base64.StdEncoding.DecodeString(secret)
+			mac := hmac.New(sha256.New, key)
+			_, _ = fmt.Fprintf(mac, "%s.%s.%s", q.Header.Get("webhook-id"), q.Header.Get("webhook-timestamp"), body)
+			if q.Header.Get("webhook-signature") == "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)) {
+				signatures <- name
+				return
+			}
+		}
+		signatures <- "nobody"
+	}))
+	t.Cleanup(endpoint.Close)
+	r.write("policy.secret", "whsec_"+strings.Repeat("1", 32))
+	r.write("agentd.yaml", "hooks:\n  - webhook: {url: "+endpoint.URL+", gates: [BeforeInput], secret_file: policy.secret, allow: 127.0.0.1/32}\n    timeout: 30s\n")
+	for _, want := range []string{"one", "two"} {
+		r.loadNow(t.Context())
+		r.expect("webhook")
+		if _, err := r.into.Now().Hooks.BeforeInput(t.Context(), hooks.BeforeInput{Text: "hello"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-signatures; got != want {
+			t.Errorf("%s has signed, want %s", got, want)
+		}
+		r.write("policy.secret", "whsec_"+strings.Repeat("2", 32))
 	}
 }
 

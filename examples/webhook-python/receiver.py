@@ -4,13 +4,11 @@ import base64, hashlib, hmac, json, os, sys, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 KEY = base64.b64decode(os.environ["WEBHOOK_SECRET"].removeprefix("whsec_"), validate=True)
-# The same question may come again if agentd does not hear the answer. Who has
-# effects of their own, such as a count, keeps answers where all see them.
-answers = {}
 
 
 def decide(question):
-    """The policy."""
+    """The policy. It may be asked the same again if agentd does not hear the answer:
+    who counts, or has other effects, does so once per id."""
     call = question["input"].get("call", {})
     if question["type"] == "agentd.gate.BeforeToolCall" and call["name"] == "memory_clear":
         return {"action": "block", "reason": {"code": "no_clearing", "text": "Nobody clears the memory here."}}
@@ -39,8 +37,7 @@ class Gate(BaseHTTPRequestHandler):
             self.close_connection = True
             return self.send_error(401)
         question = json.loads(body)  # it is agentd's
-        seen = hashlib.sha256(body).digest()
-        answer = answers.setdefault(seen, {"id": question["id"], **decide(question)})
+        answer = {"id": question["id"], **decide(question)}
         print(question["id"], question["input"].get("call", {}).get("name"), answer["action"], flush=True)
         reply = json.dumps(answer).encode()
         self.send_response(200)
