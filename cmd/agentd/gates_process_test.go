@@ -188,7 +188,8 @@ func TestExplainAndLedgerTellWhoDecidedWhat(t *testing.T) {
 		t.Fatalf("explain: %s", said)
 	}
 	worker := awaitRow(t, db, fmt.Sprintf(`SELECT payload ->> 'worker_id' FROM agentd.events WHERE type = 'run.started' AND run_id = '%s'`, run))
-	got := strings.NewReplacer(run, "RUN", session, "SESSION", worker, "WORKER").Replace(out)
+	set := awaitRow(t, db, `SELECT left(digest, 12) FROM agentd.hook_sets`)
+	got := strings.NewReplacer(run, "RUN", session, "SESSION", worker, "WORKER", set, "SET").Replace(out)
 	got = regexp.MustCompile(`\[[0-9.]+[mµn]?s\]`).ReplaceAllString(got, "[TIME]")
 	got = regexp.MustCompile(`(?m)^(.) #\d+ +`).ReplaceAllString(got, "$1 # ")
 	const want = `run RUN of session SESSION
@@ -199,7 +200,7 @@ agent demo: completed (stop), 2 turns, 2 decisions
 → # message.created      user: forget everything
 → # run.created          by principal local
 → # run.queued
-  # run.started          worker WORKER
+  # run.started          worker WORKER, hooks SET
   # turn.started
   # model.requested      scripted attempt 1, 1 message
   # assistant.completed  tool_calls: I will clear my memory.

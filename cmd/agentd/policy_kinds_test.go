@@ -95,10 +95,13 @@ func webhookAnswer(r hooks.BeforeToolCallResult) map[string]any {
 	return out
 }
 
+// policySecret signs the questions of tests.
+const policySecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
 // webhookConfig asks a receiver on this machine about tool calls.
 func webhookConfig(t *testing.T, id, url string, opts ...hooks.Option) webhook.Config {
 	t.Helper()
-	secret, err := webhook.ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+	secret, err := webhook.ParseSecret(policySecret)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,14 @@ func decodeEvent(e *agentdv1.Event) event.Payload {
 	return p
 }
 
+// ofHooks names a hook set by the beginning of its digest.
+func ofHooks(digest string) string {
+	if digest == "" {
+		return ""
+	}
+	return ", hooks " + digest[:min(len(digest), 12)]
+}
+
 // summary is an event in some words; calls has the names and arguments of tool
 // calls by their id.
 func summary(e *agentdv1.Event, calls map[string]string) string {
@@ -34,9 +42,9 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 	case event.RunCreated:
 		return "by " + by
 	case event.RunStarted:
-		return "worker " + p.WorkerID
+		return "worker " + p.WorkerID + ofHooks(p.HookSet)
 	case event.RunResumed:
-		return "after " + string(p.Cause) + ", worker " + p.WorkerID
+		return "after " + string(p.Cause) + ", worker " + p.WorkerID + ofHooks(p.HookSet)
 	case event.RunReleased:
 		return string(p.Cause)
 	case event.RunSuspended:
