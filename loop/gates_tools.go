@@ -2,7 +2,6 @@ package loop
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -120,7 +119,7 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 	in := hooks.BeforeToolCall{RunRef: r.ref(), Turn: t.No, Revision: 1 + c.Edits, Call: c.ToolCall}
 	in.Call.Arguments = c.final()
 	said, err := askOnce(ctx, r, r.asks.Hooks.BeforeToolCall, r.position(hooks.GateBeforeToolCall, t.No, c.ID, in.Revision), in,
-		func(in hooks.BeforeToolCall) error { return tool.Validate(json.RawMessage(in.Call.Arguments)) })
+		func(in hooks.BeforeToolCall) error { return fits(tool, in.Call.Arguments) })
 	if err != nil {
 		return nil, err
 	}

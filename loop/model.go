@@ -99,8 +99,10 @@ func (e *ModelError) Unwrap() error { return e.Err }
 type Tool interface {
 	// Spec describes the tool; it is the same on every call.
 	Spec() ToolSpec
-	// Validate says whether arguments fit the tool's schema; the error text is
-	// shown to the model. It has no effect and does not block.
+	// Validate says whether arguments, which are one JSON document, fit the tool's
+	// schema; the error text is shown to the model. It has no effect and does not
+	// block. It has to refuse what Call would read otherwise than others do, such as
+	// Amount where amount is meant: hooks decide by what they read.
 	Validate(arguments json.RawMessage) error
 	// Call runs the tool. An error is a failed execution, and its text is
 	// shown to the model. Call may be entered again for the same CallID only

@@ -2,6 +2,7 @@ package loop
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"time"
 
@@ -210,6 +211,17 @@ func (r *runner) refused(d *draft, tool Tool, ok bool, c Call) event.ToolResult 
 	return res
 }
 
-func validate(t Tool, c Call) error { return t.Validate(json.RawMessage(c.final())) }
+func validate(t Tool, c Call) error { return fits(t, c.final()) }
+
+var errNoJSON = errors.New("they are not whole JSON")
+
+// fits says whether arguments are one JSON document that the tool takes. A tool that
+// reads the first of two documents must not be handed what hooks cannot read.
+func fits(t Tool, arguments string) error {
+	if !json.Valid([]byte(arguments)) {
+		return errNoJSON
+	}
+	return t.Validate(json.RawMessage(arguments))
+}
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"runtime"
 	"strings"
@@ -234,5 +235,41 @@ func TestSomeCallsRunAndOthersDoNot(t *testing.T) {
 	got := results(s)
 	if len(got) != 3 || got[0].Content != "seen" || got[1].Reason != hooks.ReasonUnknownTool || got[2].Content != "seen" {
 		t.Errorf("results %+v; want seen, unknown tool, seen", got)
+	}
+}
+
+// laxTool takes whatever it is given, and so reads the first of two documents.
+type laxTool struct{ looptest.Tool }
+
+func (laxTool) Validate(json.RawMessage) error { return nil }
+
+// TestWhatIsNotOneDocumentIsNoArguments, whatever the tool says: hooks could not read
+// what the tool may.
+func TestWhatIsNotOneDocumentIsNoArguments(t *testing.T) {
+	t.Parallel()
+	for _, arguments := range []string{`{"a":1}{"a":2}`, `{"a":1} x`, "\ufeff{}", `{"a":1,}`, `{'a':1}`, "{\"a\":\"\n\"}"} {
+		for _, rewritten := range []bool{false, true} {
+			var c counted
+			written := arguments
+			if rewritten {
+				written = "{}"
+			}
+			b := looptest.NewBench(looptest.NewLog(), strict(t, looptest.Answers(
+				looptest.Answer(looptest.ToolCall("p", "lax", written), looptest.Finish(stream.FinishToolCalls)),
+				looptest.Answer(looptest.Text("done"), looptest.Finish(stream.FinishStop)))), laxTool{c.tool("lax")})
+			b.Use(hooks.Hooks{BeforeToolCall: hooks.Named("rewrites", "1", func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+				return hooks.BeforeToolCallResult{Action: hooks.ActionTransform, Arguments: &arguments}, nil
+			})})
+			j := b.Start(t, b.Session(t), "hi")
+			b.Advance(t, j)
+			_, s := checked(t, b, j.SessionID)
+			want, asked := hooks.ReasonInvalidArguments, 0
+			if rewritten {
+				want, asked = hooks.ReasonBlocked, 1
+			}
+			if got := results(s)[0]; got.Reason != want || len(c.sorted()) != 0 || len(ledger(b, j.SessionID)) != asked {
+				t.Errorf("%q: result %+v, ran %q, ledger %v", arguments, got, c.sorted(), rows(ledger(b, j.SessionID)))
+			}
+		}
 	}
 }

@@ -63,3 +63,20 @@ func TestTheDeskLeavesWhenItIsToldTo(t *testing.T) {
 type writer func([]byte) (int, error)
 
 func (w writer) Write(b []byte) (int, error) { return w(b) }
+
+func TestArgumentsThatOthersReadOtherwiseAreNone(t *testing.T) {
+	t.Parallel()
+	for arguments, fine := range map[string]bool{
+		`{"order":"1","amount":"20"}`:                true,
+		`{"order":"1","amount":"20","AMOUNT":"900"}`: false,
+		`{"order":"1","Amount":"900"}`:               false,
+		`{"order":"1","amount":20}`:                  false,
+		`{"order":"1","amount":"-20"}`:               false,
+		`{"order":"","amount":"20"}`:                 false,
+		`{"order":"1","amount":"20"}{}`:              false,
+	} {
+		if err := newRefunds().Validate([]byte(arguments)); (err == nil) != fine {
+			t.Errorf("%s: %v", arguments, err)
+		}
+	}
+}

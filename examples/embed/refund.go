@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -14,17 +14,19 @@ import (
 
 // refund is what the model asks for.
 type refund struct {
-	Order  string `json:"order"`
-	Amount int64  `json:"amount,string"`
+	Order  string
+	Amount int64
 }
 
 func parseRefund(arguments []byte) (r refund, err error) {
-	d := json.NewDecoder(bytes.NewReader(arguments))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&r); err != nil {
+	// A map, since a struct would take AMOUNT for the amount, and a policy that is
+	// written in something else would not.
+	var given map[string]string
+	if err := json.Unmarshal(arguments, &given); err != nil {
 		return r, fmt.Errorf("arguments: %w", err)
 	}
-	if r.Order == "" || r.Amount <= 0 {
+	r.Order = given["order"]
+	if r.Amount, err = strconv.ParseInt(given["amount"], 10, 64); err != nil || len(given) != 2 || r.Order == "" || r.Amount <= 0 {
 		return r, errors.New("arguments: give an order and a positive amount")
 	}
 	return r, nil
