@@ -135,7 +135,7 @@ func TestAnExpensivePolicyStopsNobodyElse(t *testing.T) {
 	pairs := "call.arguments.list.all(x, call.arguments.list.all(y, x == y || x != y))"
 	expensive := configured1(t, "rules:\n"+
 		"  - {id: pairs, gate: BeforeToolCall, timeout: 5ms, when: '"+pairs+"', block: x, tools: charge}\n"+
-		"  - {id: harmless, gate: BeforeToolCall, when: 'call.arguments.n == 2', block: x, tools: look}\n")
+		"  - {id: harmless, gate: BeforeToolCall, timeout: 30s, when: 'call.arguments.n == 2', block: x, tools: look}\n")
 	long := `{"list": [` + strings.Repeat("1,", 1500) + `1]}`
 	hostile := make([]*policed, 3)
 	ended := make(chan error, len(hostile))
