@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,6 +51,19 @@ type RateLimitConfig struct {
 	Window time.Duration `json:"window,omitempty" yaml:"window"`
 	// EachTool gives each tool a limit of its own.
 	EachTool bool `json:"each_tool,omitempty" yaml:"each_tool"`
+}
+
+// MarshalJSON writes the window as it is given, since people read what is stored.
+func (c RateLimitConfig) MarshalJSON() ([]byte, error) {
+	type fields RateLimitConfig
+	written := struct {
+		fields
+		Window string `json:"window,omitempty"`
+	}{fields: fields(c)}
+	if c.Window != 0 {
+		written.Window = c.Window.String()
+	}
+	return json.Marshal(written)
 }
 
 // Slot is one place of a limit that a call wants to take.
