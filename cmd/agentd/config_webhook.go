@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -87,6 +88,13 @@ func (k *webhookEntry) secrets(e *hookEntry) (all []webhook.Secret) {
 	if len(k.SecretEnv)+len(k.SecretFile) == 0 {
 		e.errorAt("", "webhook has no secret; expected secret_env or secret_file, which name the variable or the file that has it")
 		return nil
+	}
+	for _, name := range slices.Concat(k.SecretEnv, k.SecretFile) {
+		// It is a mistake that is made, and the name would be told.
+		if strings.HasPrefix(name, "whsec_") {
+			e.errorAt("", "a secret stands in the file, which others read; secret_env and secret_file name the variable or the file that has it")
+			return nil
+		}
 	}
 	take := func(field, from, text string) {
 		s, err := webhook.ParseSecret(strings.TrimSpace(text))

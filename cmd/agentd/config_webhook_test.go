@@ -73,6 +73,7 @@ func TestWhatIsWrongWithAWebhookIsToldWithItsPlace(t *testing.T) {
   - webhook: {url: "https://user:hush@a", gates: [BeforeToolCall], secret_env: GOOD}
   - webhook: {url: "https://a", gates: [BeforeInput], secret_env: GOOD}
     tools: x
+  - webhook: {url: "https://a", gates: [BeforeInput], secret_env: ` + webhookSecret + `}
 `
 	const want = `agentd.yaml:2:14: webhook has no key url
 agentd.yaml:3:14: webhook has no secret; expected secret_env or secret_file, which name the variable or the file that has it
@@ -92,6 +93,7 @@ agentd.yaml:16:20: url: must begin with https:// and name a host
 agentd.yaml:17:86: webhook has no key "secret"; expected one of …
 agentd.yaml:18:20: url: must not hold a user or password: questions are signed
 agentd.yaml:20:12: webhook is about no tool call, so it has no tools
+agentd.yaml:21:14: a secret stands in the file, which others read; secret_env and secret_file name the variable or the file that has it
 `
 	dir := configFiles(t, map[string]string{"agentd.yaml": text, "bad.secret": "hush"})
 	// Who only lists needs no secrets, but what is there has to be one.
