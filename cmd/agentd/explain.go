@@ -141,13 +141,13 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, all dec
 		fmt.Fprintf(&b, " (%s)", oneLine(run.GetReason(), 80))
 	}
 	fmt.Fprintf(&b, ", %s, %s\n\n", count(int64(run.GetTurns()), "turn"), count(int64(len(decisions)), "decision"))
-	calls, shown := map[string]string{}, map[string]string{}
+	calls, shown, approved := map[string]string{}, map[string]string{}, map[string]string{}
 	for _, e := range events {
 		switch p := decodeEvent(e).(type) {
 		case event.ToolProposed:
 			calls[p.CallID] = p.Name + " " + p.Arguments
 		case event.ApprovalRequested:
-			shown[p.ApprovalID] = p.Arguments
+			shown[p.ApprovalID], approved[p.ApprovalID] = p.Arguments, p.CallID
 		}
 	}
 	teller := gateTeller{out: &b, calls: calls, hooks: all.hooks, all: eachHook, told: map[*agentdv1.Hook]bool{}}
@@ -168,6 +168,14 @@ func explain(out io.Writer, run *agentdv1.Run, events []*agentdv1.Event, all dec
 		fmt.Fprintf(&b, "%s %-6s %-20s %s\n", mark, fmt.Sprintf("#%d", e.GetSeq()), e.GetType(), oneLine(summary(e, calls), 140))
 		if changed := changeOf(e, shown); changed != "" {
 			fmt.Fprintf(&b, "      %s\n", oneLine(changed, 600))
+		}
+		switch p := decodeEvent(e).(type) {
+		case event.ApprovalRequested:
+			teller.changed(p.CallID, &p.Arguments)
+		case event.ApprovalDecided:
+			teller.changed(approved[p.ApprovalID], p.EditedArguments)
+		case event.ToolStarted:
+			teller.changed(p.CallID, p.Arguments)
 		}
 	}
 	for _, s := range rest {

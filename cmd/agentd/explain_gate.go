@@ -12,7 +12,9 @@ import (
 
 // gateTeller tells what was decided at gates.
 type gateTeller struct {
-	out   io.Writer
+	out io.Writer
+	// calls are the calls by id, a name and the arguments that the next gate is
+	// handed.
 	calls map[string]string
 	hooks hooksByName
 	// all gives each hook that had no objection a line of its own.
@@ -47,6 +49,36 @@ func (g gateTeller) tell(s story) {
 	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 {
 		fmt.Fprintf(g.out, "    (%s behind it not asked)\n", count(int64(missing), "hook"))
 	}
+	for _, d := range s.decisions {
+		if d.GetEffective() && !isShadow(d) {
+			g.changed(d.GetSubject(), newArguments(d.GetPatchJson()))
+		}
+	}
+}
+
+// changed has the gates from here on be about other arguments of a call; nil are
+// those that it had.
+func (g gateTeller) changed(call string, arguments *string) {
+	if name, _, known := strings.Cut(g.calls[call], " "); known && arguments != nil {
+		g.calls[call] = name + " " + *arguments
+	}
+}
+
+// newArguments are those that a patch gives a call, nil for none: it is about
+// something else, or tells a digest alone.
+func newArguments(patch string) *string {
+	var steps []struct {
+		Path  string          `json:"path"`
+		Value json.RawMessage `json:"value"`
+	}
+	_ = json.Unmarshal([]byte(patch), &steps) // none, or a newer server's
+	var arguments *string
+	for _, step := range steps {
+		if step.Path == "/call/arguments" && json.Unmarshal(step.Value, &arguments) == nil {
+			return arguments
+		}
+	}
+	return nil
 }
 
 func (g gateTeller) decision(d *agentdv1.Decision) {

@@ -71,6 +71,46 @@ agent a: completed, 1 turn, 50 decisions
 	}
 }
 
+// TestExplainTellsEachGateWithTheArgumentsThatItWasHanded: those that a hook has
+// made, and then those that a person has, not what the model wrote.
+func TestExplainTellsEachGateWithTheArgumentsThatItWasHanded(t *testing.T) {
+	t.Parallel()
+	happened := func(seq uint64, kind, data string) *agentdv1.Event {
+		return &agentdv1.Event{Seq: seq, Type: kind, DataJson: data}
+	}
+	decided := decided{}
+	asked := func(gate string, attempt uint32, seq uint64, patch string) {
+		decided.list = append(decided.list, &agentdv1.Decision{
+			Gate: gate, Subject: "c", ToolName: "pay", HookId: "h", Turn: 1, Attempt: attempt, EventSeq: seq, Action: "continue", Outcome: "ok", Effective: true, ChainLength: 1, PatchJson: patch,
+		})
+	}
+	asked("BeforeToolCall", 1, 2, `[{"op":"replace","path":"/call/arguments","value":"{\"n\":2}"}]`)
+	asked("BeforeToolCall", 2, 5, `[{"op":"replace","path":"/call/arguments","sha256":"x"}]`)
+	asked("BeforeExecute", 1, 5, "")
+	asked("AfterToolCall", 1, 7, `{`)
+	var out bytes.Buffer
+	err := explain(&out, &agentdv1.Run{}, []*agentdv1.Event{
+		happened(1, "tool.proposed", `{"call_id":"c","name":"pay","arguments":"{\"n\":1}"}`),
+		happened(2, "approval.requested", `{"approval_id":"a","call_id":"c","arguments":"{\"n\":2}"}`),
+		happened(3, "approval.decided", `{"approval_id":"a","approved":true,"edited_arguments":"{\"n\":3}"}`),
+		happened(5, "tool.started", `{"call_id":"c","attempt":1,"arguments":"{\"n\":4}"}`),
+		happened(7, "tool.result", `{"call_id":"c"}`),
+	}, decided, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var gates []string
+	for line := range strings.Lines(out.String()) {
+		if strings.HasPrefix(line, "? ") {
+			gates = append(gates, strings.TrimSpace(line[2:]))
+		}
+	}
+	const want = `BeforeToolCall pay {"n":1}; BeforeToolCall pay {"n":3}; BeforeExecute pay {"n":3}; AfterToolCall pay {"n":4}`
+	if got := strings.Join(gates, "; "); got != want {
+		t.Errorf("got  %s\nwant %s\n%s", got, want, out.String())
+	}
+}
+
 func TestLedgerShowsTextsAndChangesOnce(t *testing.T) {
 	t.Parallel()
 	all := manyRules()
