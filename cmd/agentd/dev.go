@@ -50,7 +50,12 @@ func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 	if n.key, err = cmd.key(); err != nil {
 		return err
 	}
-	return untilSignal(ctx, func(ctx context.Context) error { return endedBySignal(ctx, cmd.serve(ctx, n, streams.out)) })
+	return untilSignal(ctx, func(ctx context.Context) error {
+		ctx, reloads, stop := withHangups(ctx)
+		defer stop()
+		n.reloads = reloads
+		return endedBySignal(ctx, cmd.serve(ctx, n, streams.out))
+	})
 }
 
 func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) {

@@ -64,6 +64,8 @@ type node struct {
 	worker   bool
 	models   modelFlags
 	gates    gates
+	// reloads asks for the hooks to be loaded again; nil never does.
+	reloads <-chan struct{}
 	// policies are as in [loop.Commands].
 	policies map[string]event.Policy
 	// limit puts limits on the agent.
@@ -192,16 +194,17 @@ func (n node) run(ctx context.Context) (err error) {
 		}()
 	}
 
-	hungUp, stopReload := reload.start(ctx)
-	defer stopReload()
+	defer reload.start(ctx, n.reloads)()
 
 	ready.Store(true)
 	n.serving()
 	select {
 	case <-ctx.Done():
+		if errors.Is(context.Cause(ctx), errTerminalGone) {
+			n.log.Info("stopping: the terminal is gone", "grace", n.grace)
+			break
+		}
 		n.log.Info("stopping: runs finish their step or are handed over; a second signal ends this at once", "grace", n.grace)
-	case <-hungUp:
-		n.log.Info("stopping: the terminal is gone", "grace", n.grace)
 	case <-served:
 		err = fmt.Errorf("serve: %w", serveErr)
 	case <-n.broken:

@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -151,10 +148,9 @@ func readAgain(files []configFile) []configFile {
 	return now
 }
 
-// watch looks at the files until ctx ends, and loads them at once on SIGHUP. It
-// returns early, with true, if the signal says that the terminal is gone, which
-// is for the whole process.
-func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, gone func() bool) bool {
+// watch looks at the files until ctx ends, and loads them at once when it is asked
+// to.
+func (r *reloader) watch(ctx context.Context, reloads <-chan struct{}) {
 	var looks <-chan time.Time
 	if r.config.path != "" {
 		every := time.NewTicker(lookEvery)
@@ -164,34 +160,24 @@ func (r *reloader) watch(ctx context.Context, hangups <-chan os.Signal, gone fun
 	for {
 		select {
 		case <-ctx.Done():
-			return false
+			return
 		case <-looks:
 			r.look(ctx)
-		case <-hangups:
-			if gone() {
-				return true
-			}
+		case <-reloads:
 			r.loadNow(ctx)
 		}
 	}
 }
 
-// start watches in the background. The channel is closed once the terminal is
-// gone; stop waits until nothing is loaded any more.
-func (r *reloader) start(ctx context.Context) (terminalGone <-chan struct{}, stop func()) {
+// start watches in the background; stop waits until nothing is loaded any more.
+func (r *reloader) start(ctx context.Context, reloads <-chan struct{}) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	gone := terminalGoneCheck()
-	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
-	closed, done := make(chan struct{}), make(chan struct{})
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if r.watch(ctx, hangups, gone) {
-			close(closed)
-		}
+		r.watch(ctx, reloads)
 	}()
-	return closed, func() {
-		signal.Stop(hangups)
+	return func() {
 		cancel()
 		<-done
 	}

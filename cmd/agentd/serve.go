@@ -78,6 +78,9 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 		}
 	}
 	return untilSignal(ctx, func(ctx context.Context) error {
+		ctx, reloads, stop := withHangups(ctx)
+		defer stop()
+		n.reloads = reloads
 		// A worker alone serves nothing that needs a key.
 		if n.listener, err = listen(ctx, cmd.Listen, n.key != "" || !n.api); err != nil {
 			return err

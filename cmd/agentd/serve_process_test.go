@@ -292,6 +292,7 @@ func TestSIGTERM(t *testing.T) {
 		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'assistant.delta'`)
 		s.signal(t, syscall.SIGTERM)
 		s.await(t, &s.err, `msg="stopping`)
+		s.signal(t, syscall.SIGHUP) // would have hooks loaded again, and ends nothing
 		s.signal(t, syscall.SIGINT)
 		if code := s.wait(t); code != 1 {
 			t.Errorf("exit code %d", code)
@@ -311,6 +312,7 @@ func TestSIGTERM(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
+		p.signal(t, syscall.SIGHUP)
 		p.signal(t, syscall.SIGTERM)
 		if code := p.wait(t); code != 0 {
 			t.Errorf("exit code %d", code)
