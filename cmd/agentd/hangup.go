@@ -6,7 +6,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
+
+// hangupTakes is how long after its signal a terminal may still seem to be there.
+const hangupTakes = time.Second
 
 var errTerminalGone = errors.New("the terminal is gone")
 
@@ -23,16 +27,23 @@ func withHangups(ctx context.Context) (_ context.Context, reloads <-chan struct{
 	asked, stopped, done := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
+		var later <-chan time.Time
 		for {
 			select {
 			case <-stopped:
 				return
+			case <-later:
+				if gone() {
+					cancel(errTerminalGone)
+				}
+				continue
 			case <-signals:
 			}
 			if gone() {
 				cancel(errTerminalGone)
 				continue
 			}
+			later = time.After(hangupTakes)
 			select {
 			case asked <- struct{}{}:
 			default:

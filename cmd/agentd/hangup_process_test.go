@@ -29,6 +29,9 @@ func TestTheEndOfItsTerminalStopsAServer(t *testing.T) {
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
+		if t.Failed() {
+			t.Logf("agentd serve: %s\nstderr: %s", p.cmd.ProcessState, p.err.String())
+		}
 		if err := tty.Close(); err == nil {
 			t.Error("the terminal was never closed")
 		}
