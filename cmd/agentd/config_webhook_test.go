@@ -14,7 +14,7 @@ func TestAWebhookIsListedWithoutItsSecret(t *testing.T) {
 		"agentd.yaml": `hooks:
   - webhook:
       url: https://policy.example/gate
-      gates: [BeforeToolCall, AfterToolCall]
+      gates: [BeforeToolCall, AfterToolCall, TransformContext]
       secret_env: POLICY_SECRET
       secret_file: [old.secret]
       allow: [10.1.0.0/16, "fd00:1::/32"]
@@ -46,7 +46,7 @@ func TestAWebhookIsListedWithoutItsSecret(t *testing.T) {
 		}
 	}
 	code, out, said = runAgentd(t, options{dir: dir, env: env}, "hooks", "list")
-	if code != 0 || strings.Count(out, " webhook ") != 3 || !strings.Contains(out, "fraud-check@1") {
+	if code != 0 || strings.Count(out, " webhook ") != 4 || strings.Count(out, "fraud-check@1") != 3 || strings.Count(out, "tools=refund") != 2 {
 		t.Errorf("exit code %d, said %s, printed\n%s", code, said, out)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -108,7 +109,7 @@ func printHooks(out io.Writer, list []listedHook) error {
 			id += "@" + oneLine(h.Version, 20)
 		}
 		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			h.Gate, h.Position, h.Phase, id, h.Kind, h.OnFailure, h.TimeLimit, yesNo(h.Pure), yesNo(h.Shadow), scopeText(h.Only), oneLine(h.Defined, 200))
+			h.Gate, h.Position, h.Phase, id, h.Kind, h.OnFailure, h.TimeLimit, yesNo(h.Pure), yesNo(h.Shadow), scopeText(h.Gate, h.Only), oneLine(h.Defined, 200))
 	}
 	return t.Flush()
 }
@@ -120,16 +121,20 @@ func yesNo(yes bool) string {
 	return "no"
 }
 
-// scopeText is what a hook is about, "-" for everything.
-func scopeText(s *hooks.Scope) string {
+// scopeText is what a hook is about at a gate, "-" for everything.
+func scopeText(at hooks.Gate, s *hooks.Scope) string {
 	if s == nil {
 		return "-"
+	}
+	tools := s.Tools
+	if !slices.Contains([]hooks.Gate{hooks.GateBeforeToolCall, hooks.GateBeforeExecute, hooks.GateAfterToolCall}, at) {
+		tools = nil // it is about no call, and the hook is asked whatever they are
 	}
 	var all []string
 	for _, one := range []struct {
 		name  string
 		globs []string
-	}{{"tools", s.Tools}, {"agents", s.Agents}, {"tenants", s.Tenants}} {
+	}{{"tools", tools}, {"agents", s.Agents}, {"tenants", s.Tenants}} {
 		if len(one.globs) > 0 {
 			all = append(all, one.name+"="+oneLine(strings.Join(one.globs, ","), 80))
 		}

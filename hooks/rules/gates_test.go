@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -99,6 +100,18 @@ func TestRulesThatLookAtTimeAreNotPure(t *testing.T) {
 	}
 	if set(t, "rules: [{id: a, gate: BeforeInput, block: 'at {{ now }}'}]").Rules()[0].Pure {
 		t.Error("a rule that tells the time is pure")
+	}
+}
+
+func TestAValueOfAnotherTypeIsToldAsOne(t *testing.T) {
+	t.Parallel()
+	_, ds := ask(t, set(t, when(`call.arguments.n > 5`)).Hooks().BeforeToolCall, calling("pay", `{"n": "6"}`))
+	if reason := ds[0].Payload.Reason; !strings.Contains(reason, "no such overload: a value there is of another type; where it may be, ask with type(...) == int") {
+		t.Errorf("reason %q", reason)
+	}
+	_, ds = ask(t, set(t, when(`type(call.arguments.n) == int && call.arguments.n > 5`)).Hooks().BeforeToolCall, calling("pay", `{"n": "6"}`))
+	if ds[0].Outcome != hooks.OutcomeOK || ds[0].Action != hooks.ActionContinue {
+		t.Errorf("asked for its type first: %s, %s: %s", ds[0].Outcome, ds[0].Action, ds[0].Payload.Reason)
 	}
 }
 

@@ -262,8 +262,11 @@ func (p *program) eval(ctx context.Context, v *vars) (ref.Val, error) {
 		at = p.where(offsetOf(p.source, p.ast.NativeRep().SourceInfo().GetStartLocation(e.NodeID())))
 	}
 	text := yamlfile.Cut(err.Error(), 500)
-	if strings.Contains(text, "no such key") || strings.Contains(text, "no such field") {
+	switch {
+	case strings.Contains(text, "no such key"), strings.Contains(text, "no such field"):
 		text += "; where it may be missing, ask with has(...) first"
+	case strings.Contains(text, "no such overload"):
+		text += ": a value there is of another type; where it may be, ask with type(...) == int, string or such first"
 	}
 	return nil, fmt.Errorf("%s:%d:%d: %s", p.file, at.Line, at.Column, text)
 }
