@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v4"
@@ -87,7 +88,7 @@ type configFile struct {
 // an [*yamlfile.Errors]; what is returned then has the files that were read, and
 // no hooks.
 func (c hookConfig) read() (*configured, error) {
-	r := &configReader{out: &configured{parts: c.flags}, rules: rules.NewReader(), ids: map[string]string{}, counters: c.counters, unasked: c.unasked}
+	r := &configReader{out: &configured{parts: slices.Clip(c.flags)}, rules: rules.NewReader(), ids: map[string]string{}, counters: c.counters, unasked: c.unasked}
 	if r.counters == nil {
 		r.counters = &counters{}
 	}
