@@ -74,13 +74,14 @@ func run(ctx context.Context, database string, texts []string, out io.Writer) (e
 	}
 	defer atEnd(&err, runs.Stop)
 
-	// The gates. The set is stored, so that the ledger's rows can be read by it.
+	// The gates. The set is stored with who put it in force, so that the ledger's
+	// rows can be read by it, and agentd.hook_changes tells what is new in it.
 	gates := policy()
-	set := gates.Set()
-	if err := runs.PutHookSet(ctx, set); err != nil {
+	load := store.HookSetLoad{Set: gates.Set(), Cause: store.LoadStart, Process: store.Process{ID: newID(), PID: os.Getpid(), Version: "embed"}}
+	if err := runs.PutHookSetLoad(ctx, load); err != nil {
 		return err
 	}
-	asker := &hooks.Asker{HookSet: set.Digest}
+	asker := &hooks.Asker{HookSet: load.Set.Digest}
 
 	// What is asked of agentd (start, cancel, approve …), and what goes on with it.
 	plays, err := scripted.Parse(script)

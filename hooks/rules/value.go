@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,9 @@ import (
 
 // celOf is JSON as expressions see it. An integer is an int, or a uint where only
 // that holds it; a number that is written with a fraction or an exponent is a
-// double. A number that none of them holds is the text of its digits: no number
-// is ever another one than was written, but for the digits that a fraction loses.
+// double, unless it is an integer that a double may not have. A number that none
+// of them holds is the text of its digits: no number is ever another one than was
+// written, but for the digits that a fraction loses.
 func celOf(v value, object func(*object, map[string]any) ref.Val) ref.Val {
 	switch {
 	case v.object != nil:
@@ -45,10 +47,15 @@ func celOf(v value, object func(*object, map[string]any) ref.Val) ref.Val {
 
 func numberOf(digits string) ref.Val {
 	if strings.ContainsAny(digits, ".eE") {
-		if f, err := strconv.ParseFloat(digits, 64); err == nil {
+		f, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			return types.String(digits)
+		}
+		whole, ok := wholeDigits(digits, f)
+		if !ok {
 			return types.Double(f)
 		}
-		return types.String(digits)
+		digits = whole
 	}
 	if i, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return types.Int(i)
@@ -58,6 +65,29 @@ func numberOf(digits string) ref.Val {
 	}
 	return types.String(digits)
 }
+
+// exactDoubles is where doubles begin to leave out integers.
+const exactDoubles = 1 << 53
+
+// wholeDigits writes an integer that has a point or an exponent, such as
+// 9007199254740993.0, as a tool may read it: f, its double, would be another one.
+func wholeDigits(digits string, f float64) (string, bool) {
+	// Larger ones no type of integers has.
+	if math.Abs(f) < exactDoubles || math.Abs(f) > 1<<64 {
+		return "", false
+	}
+	if len(digits) > maxWholeDigits {
+		return digits, true // what cannot be said of it is a text
+	}
+	r, ok := new(big.Rat).SetString(digits)
+	if !ok || !r.IsInt() {
+		return "", false
+	}
+	return r.Num().String(), true
+}
+
+// maxWholeDigits is more than anybody writes an integer of 64 bits with.
+const maxWholeDigits = 100
 
 // writer puts what an expression came to as JSON. Lists can be far longer than
 // what they are made of, so it counts.

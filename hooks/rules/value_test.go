@@ -54,6 +54,37 @@ func TestIntegersAreExact(t *testing.T) {
 	})
 }
 
+// TestIntegersWithAPointAreExact where a double would be another number, so that
+// none slips past a comparison.
+func TestIntegersWithAPointAreExact(t *testing.T) {
+	t.Parallel()
+	h := set(t, `rules:
+  - {id: what, gate: BeforeToolCall, ask: "{{ type(call.arguments.n) == int ? 'int' : type(call.arguments.n) == uint ? 'uint' : type(call.arguments.n) == double ? 'double' : 'string' }} {{ string(call.arguments.n) }}"}
+`).Hooks().BeforeToolCall
+	endless := "9007199254740993." + strings.Repeat("0", 100)
+	for n, want := range map[string]string{
+		"9007199254740993.0":      "int 9007199254740993",
+		"-9007199254740993.0":     "int -9007199254740993",
+		"9.007199254740993e15":    "int 9007199254740993",
+		"90071992547409930E-1":    "int 9007199254740993",
+		"18446744073709551615.00": "uint 18446744073709551615",
+		"18446744073709551616.0":  "string 18446744073709551616",
+		"-9223372036854775809.0":  "string -9223372036854775809",
+		"9007199254740991.0":      "double 9.007199254740991e+15",
+		"100.0":                   "double 100",
+		"9007199254740993.5":      "double 9.007199254740994e+15",
+		"1e30":                    "double 1e+30",
+		"1e-400":                  "double 0",
+		"1e400":                   "string 1e400",
+		endless:                   "string " + endless,
+	} {
+		v, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, h, hooks.Position{}, calling("t", `{"n": `+n+`}`), nil)
+		if err != nil || v.Reason.Text != want {
+			t.Errorf("%s: %q, %v; want %q", n, v.Reason.Text, err, want)
+		}
+	}
+}
+
 // TestMergeChangesWhatThePatchNames and nothing else: every other member stands
 // in the result as the model wrote it.
 func TestMergeChangesWhatThePatchNames(t *testing.T) {
