@@ -6,11 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 )
-
-// hangupTakes is how long after its signal a terminal may still seem to be there.
-const hangupTakes = time.Second
 
 var errTerminalGone = errors.New("the terminal is gone")
 
@@ -27,40 +23,27 @@ func withHangups(ctx context.Context) (_ context.Context, reloads <-chan struct{
 	asked, stopped, done := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		passHangups(stopped, signals, gone, func() { cancel(errTerminalGone) }, asked)
+		for {
+			select {
+			case <-stopped:
+				return
+			case <-signals:
+			}
+			if gone() {
+				cancel(errTerminalGone)
+				continue
+			}
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
 	}()
 	return ctx, asked, func() {
 		signal.Stop(signals)
 		close(stopped)
 		<-done
 		cancel(nil)
-	}
-}
-
-// passHangups calls end if a signal says that the terminal is gone, also if that
-// is seen only hangupTakes later, and otherwise passes it on.
-func passHangups(stopped <-chan struct{}, signals <-chan os.Signal, gone func() bool, end func(), asked chan<- struct{}) {
-	var later <-chan time.Time
-	for {
-		select {
-		case <-stopped:
-			return
-		case <-later:
-			if gone() {
-				end()
-			}
-			continue
-		case <-signals:
-		}
-		if gone() {
-			end()
-			continue
-		}
-		later = time.After(hangupTakes)
-		select {
-		case asked <- struct{}{}:
-		default:
-		}
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"os/signal"
 	"syscall"
 	"testing"
 
@@ -14,6 +16,12 @@ import (
 func TestTheEndOfItsTerminalStopsAServer(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)
+	if signal.Ignored(syscall.SIGHUP) {
+		// As under nohup, which a process inherits: one with a handler does not.
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		t.Cleanup(func() { signal.Stop(hangups) })
+	}
 	p := &process{done: make(chan struct{}), cmd: command(options{
 		dir: t.TempDir(), env: []string{"AGENTD_DATABASE_URL=" + db.URL, "AGENTD_LISTEN=127.0.0.1:0"},
 	}, "serve")}
