@@ -109,7 +109,7 @@ func (f *fleet) checkWrite(t *testing.T, p killPoint, r *killedRun) {
 			t.Errorf("decided %+v", d)
 		}
 	}
-	if p.status == "cancelled" {
+	if r.status == "cancelled" {
 		only[event.RunCancelRequested](t, r.facts)
 		checkCancelled(t, r.facts)
 	}
