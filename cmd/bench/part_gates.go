@@ -184,40 +184,43 @@ func (b *bench) measureGates(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	b.time, b.warm = b.time/4, b.warm/4
-	without, err := b.runRate(ctx, hooks.Hooks{})
-	if err != nil {
+	b.time, b.warm = b.time/2, b.warm/2
+	if _, err := b.runRate(ctx, hooks.Hooks{}); err != nil { // the first is slower than the others
 		return err
 	}
-	b.add(partGates, "no gate", rate, perSecond, without)
 	for _, g := range gateCases {
-		if err := b.measureGate(ctx, g, r, without); err != nil {
+		if err := b.measureGate(ctx, g, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) measureGate(ctx context.Context, g gateCase, r *receiver, without float64) error {
+// measureGate compares with runs without hooks, right before those with them.
+func (b *bench) measureGate(ctx context.Context, g gateCase, r *receiver) error {
 	kinds, free, err := b.kinds(g, r)
 	if err != nil {
 		return err
 	}
 	defer free()
+	name := func(k asked) string { return string(g.gate) + " " + k.name }
 	for _, k := range kinds {
-		item := string(g.gate) + " " + k.name
-		if err := b.addAsking(ctx, g, item, k.hooks); err != nil {
-			return fmt.Errorf("%s: %w", item, err)
+		if err := b.addAsking(ctx, g, name(k), k.hooks); err != nil {
+			return fmt.Errorf("%s: %w", name(k), err)
 		}
-		if !g.inRuns || k.name == kinds[0].name {
-			continue
-		}
+	}
+	if !g.inRuns {
+		return nil
+	}
+	for i, k := range kinds {
 		perSec, err := b.runRate(ctx, k.hooks)
 		if err != nil {
-			return fmt.Errorf("%s: %w", item, err)
+			return fmt.Errorf("%s: %w", name(k), err)
 		}
-		b.add(partGates, item, rate, perSecond, perSec)
-		b.addRatio(partGates, item, vsNone, perSec, without)
+		b.add(partGates, name(k), rate, perSecond, perSec)
+		if i > 0 {
+			b.addRatio(partGates, name(k), vsNone, perSec, b.last(partGates, name(kinds[0]), rate))
+		}
 	}
 	return nil
 }
