@@ -30,20 +30,12 @@ func TestTheEndOfItsTerminalStopsAServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait()
-	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("agentd serve: %s\nstderr: %s", p.cmd.ProcessState, p.err.String())
-		}
 		if err := tty.Close(); err == nil {
 			t.Error("the terminal was never closed")
 		}
 	})
+	p.reap(t, "agentd serve")
 	p.await(t, &p.err, `(msg=serving)`)
 	p.signal(t, syscall.SIGHUP)
 	p.await(t, &p.err, `(there is nothing to load again)`)

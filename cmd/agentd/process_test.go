@@ -65,11 +65,25 @@ func command(o options, args ...string) *exec.Cmd {
 // start starts agentd with args.
 func start(t *testing.T, o options, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: command(o, args...), done: make(chan struct{})}
+	return launch(t, "agentd "+strings.Join(args, " "), command(o, args...))
+}
+
+// launch starts a program, whose output is told if the test fails.
+func launch(t *testing.T, name string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	p.reap(t, name)
+	return p
+}
+
+// reap waits for a process that was started, and kills it when the test ends
+// before it.
+func (p *process) reap(t *testing.T, name string) {
+	t.Helper()
 	go func() {
 		defer close(p.done)
 		_ = p.cmd.Wait()
@@ -78,10 +92,9 @@ func start(t *testing.T, o options, args ...string) *process {
 		_ = p.cmd.Process.Kill()
 		<-p.done
 		if t.Failed() {
-			t.Logf("agentd %s: %s\nstdout: %s\nstderr: %s", strings.Join(args, " "), p.cmd.ProcessState, p.out.String(), p.err.String())
+			t.Logf("%s: %s\nstdout: %s\nstderr: %s", name, p.cmd.ProcessState, p.out.String(), p.err.String())
 		}
 	})
-	return p
 }
 
 // runAgentd runs agentd to its end.

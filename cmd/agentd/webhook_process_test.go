@@ -23,24 +23,9 @@ import (
 // receiver is one of the examples as a process of its own.
 func receiver(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{cmd: exec.Command(name, args...), done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+webhookSecret)
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.done)
-		_ = p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.done
-		if t.Failed() {
-			t.Logf("the receiver said %s%s", p.out.String(), p.err.String())
-		}
-	})
-	return p
+	cmd := exec.Command(name, args...)
+	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+webhookSecret)
+	return launch(t, "the receiver", cmd)
 }
 
 // TestTheReceiversOfTheExamplesDecide for a server, and nobody does once they are
