@@ -1,6 +1,6 @@
-// Package stream holds the vocabulary of a model's answer while it arrives:
-// the chunks that every provider adapter yields.
 package stream
+
+import "time"
 
 // Lane is one of the parallel texts of an answer.
 type Lane string
@@ -27,6 +27,10 @@ const (
 	// KindFinish ends the answer. Nothing follows it but the end of the
 	// sequence; a sequence that ends without it was cut off.
 	KindFinish
+	// KindEnd ends the block BlockID of Lane. No adapter yields it: observers
+	// are sent it, with no text, when the answer has ended, so that they give
+	// back what they hold.
+	KindEnd
 )
 
 // Chunk is one piece of a model's answer. It is a plain value.
@@ -36,11 +40,15 @@ type Chunk struct {
 	// BlockID names a block within the attempt, so that text before and after
 	// a tool call are two blocks. Ids are the adapter's choice.
 	BlockID string
-	Text    string
+	// Text of a KindToolCall is the beginning of its arguments.
+	Text string
 	// Call is set for KindToolCall.
 	Call CallStart
 	// Finish is set for KindFinish.
 	Finish Finish
+	// At is how long after the beginning of the call the chunk was there. It is
+	// set for observers, by whoever asks them.
+	At time.Duration
 }
 
 // CallStart says which tool a call asks for.
