@@ -64,7 +64,7 @@ FULL_SIZE := $(FULL_SIZE)|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatG
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' -v ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules
+	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' $(TESTFLAGS) ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules
 
 SCHEDULES ?= 2000
 SEED ?= 1
