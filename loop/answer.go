@@ -74,7 +74,7 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 			changed: changedName || changedID,
 		})
 		return false, nil
-	case stream.KindDelta:
+	case stream.KindDelta, stream.KindEnd: // the latter is for observers and has no text
 	}
 	text, changed := event.CleanText(c.Text)
 	if text == "" {

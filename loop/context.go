@@ -10,9 +10,10 @@ import (
 
 // modelContext is what a model is sent for a run, before the gate: the system
 // prompt, and the conversation with the run's hidden messages behind the
-// message that it answers.
+// message that it answers, and what the model is told of stopped answers behind
+// those.
 func modelContext(agent Agent, s State, r Run) (system string, messages []hooks.Message) {
-	system, messages = agent.System, history(s.Messages)
+	system, messages = agent.System, withNotices(history(s.Messages), r.Notices())
 	if r.Prepared == nil {
 		return system, messages
 	}

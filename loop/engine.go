@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -21,7 +22,9 @@ type Engine struct {
 	// Asker asks the hooks at the gates. HookSet in it is pinned on every
 	// claim. It may be nil if Hooks has no gates.
 	Asker *hooks.Asker
-	// Switch holds both where they may change between leases; nil has those two
+	// Observers see the model's answers while they arrive; nil is none.
+	Observers *stream.Set
+	// Switch holds all three where they may change between leases; nil has those
 	// asked always, and one that is not nil has them ignored.
 	Switch *Switch
 	NewID  func() string

@@ -256,6 +256,7 @@ func (t Turn) apply(e event.Event, p event.Payload) Turn {
 	case event.AssistantStopped:
 		t.MessageID = p.MessageID
 		t.Shown, t.FirstSeq = nil, 0
+		t.Stop = stopOf(e, p)
 		t = t.used(p.Usage, p.Cost)
 	case event.ToolProposed:
 		t.Calls = append(slices.Clip(t.Calls), Call{

@@ -151,6 +151,9 @@ type Agent struct {
 	// Model answers; ModelName is what it is asked for.
 	Model     Model
 	ModelName string
+	// Fallbacks answer in its place, one after the other, for the rest of a run in
+	// which an observer with [stream.StopFallback] has stopped an answer.
+	Fallbacks []Fallback
 	// System is the system prompt, "" for none.
 	System string
 	// Tools are the tools that the agent may call, in the order in which the
@@ -177,6 +180,14 @@ type Agent struct {
 	Prices Prices
 	// OnUnknown says what becomes of a tool call that was interrupted.
 	OnUnknown UnknownPolicy
+}
+
+// Fallback is a model that an agent falls back to.
+type Fallback struct {
+	// Model, ModelName and Prices are as in [Agent].
+	Model     Model
+	ModelName string
+	Prices    Prices
 }
 
 // UnknownPolicy is what becomes of a call whose tool was started and

@@ -130,7 +130,8 @@ const (
 	TurnCalling TurnStatus = "calling"
 	// TurnAnswered: the answer is stored, its tool calls are being worked on.
 	TurnAnswered TurnStatus = "answered"
-	// TurnStopped: the answer was cut off and what was shown is stored.
+	// TurnStopped: the answer was cut off and what was shown is stored. Nothing
+	// follows in the run, unless an observer stopped it: see [Stop].
 	TurnStopped   TurnStatus = "stopped"
 	TurnCompleted TurnStatus = "completed"
 )
@@ -159,6 +160,8 @@ type Turn struct {
 	CostMicros int64
 	// Unreported says that the provider did not say what the answer took.
 	Unreported bool
+	// Stop is set if an observer stopped the answer.
+	Stop *Stop
 	// Superseded says of a stopped turn that the run was taken up again: the
 	// next turn stands in its place.
 	Superseded bool

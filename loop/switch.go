@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
 // InForce is what is asked: the hooks of a set, and who asks them.
@@ -11,6 +12,9 @@ type InForce struct {
 	Hooks hooks.Hooks
 	// Asker may be nil if Hooks has no gates. Its HookSet is pinned on every claim.
 	Asker *hooks.Asker
+	// Observers see the model's answers. They belong to the set whose digest Asker
+	// has. Nil is none.
+	Observers *stream.Set
 }
 
 // Switch holds the hooks that are in force in a process, where they may change
@@ -47,7 +51,7 @@ func (e *Engine) inForce() InForce {
 	if e.Switch != nil {
 		return e.Switch.Now()
 	}
-	return InForce{Hooks: e.Hooks, Asker: e.Asker}
+	return InForce{Hooks: e.Hooks, Asker: e.Asker, Observers: e.Observers}
 }
 
 // inForce is what a command that begins now is asked by.

@@ -40,6 +40,7 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeTurnStarted:        RunRunning,
 		event.TypeModelRequested:     RunRunning,
 		event.TypeAssistantDelta:     RunRunning,
+		event.TypeEmission:           RunRunning,
 		event.TypeAssistantDiscarded: RunRunning,
 		event.TypeAssistantCompleted: RunRunning,
 		event.TypeAssistantStopped:   RunRunning,
@@ -102,7 +103,7 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 	case event.TurnStarted:
 		return e.Turn == t.No+1 && (t.Status == TurnNone || t.Status == TurnCompleted || t.Superseded)
 	case event.TurnCompleted:
-		return e.Turn == t.No && t.settled()
+		return e.Turn == t.No && t.settled() && (t.Status != TurnStopped || t.Stop.goesOn() && !t.Superseded)
 	}
 	return true
 }

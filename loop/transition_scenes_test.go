@@ -72,6 +72,16 @@ var (
 	withdrawn = event.MessagesReplaced{FromMessageID: "m", MessageIDs: []string{"m"}}
 )
 
+// stoppedBy is an answer that an observer has stopped.
+func stoppedBy(policy stream.StopPolicy) event.AssistantStopped {
+	p := event.AssistantStopped{Attempt: 1, MessageID: "a", Parts: []hooks.Part{{Type: hooks.PartText, Text: "so f"}}, Reason: event.StoppedByObserver}
+	p.Observer, p.Chunk, p.Accepted, p.Policy = "watch", 2, 4, policy
+	if policy == stream.StopRetry || policy == stream.StopFallback {
+		p.Notice = &event.PreparedMessage{MessageID: "n", Role: hooks.RoleSystem, Text: "it was stopped"}
+	}
+	return p
+}
+
 // another is an event of the run "another".
 type another struct{ event.Payload }
 
@@ -177,12 +187,29 @@ func scenes() map[string]scene {
 		})},
 		"turn calling": {toCalling, status{run, calling, ""}, ends(status{run, calling, ""}, row{
 			event.TypeAssistantDelta: {run, calling, ""}, event.TypeAssistantDiscarded: {run, open, ""},
-			event.TypeAssistantCompleted: {run, ans, ""}, event.TypeAssistantStopped: {run, stp, ""},
+			event.TypeAssistantCompleted: {run, ans, ""}, event.TypeAssistantStopped: {run, stp, ""}, event.TypeEmission: {run, calling, ""},
 		})},
 		"turn answered": {toAnswered, status{run, ans, ""}, ends(status{run, ans, ""}, row{
 			event.TypeToolProposed: {run, ans, pro}, event.TypeTurnCompleted: {run, tc, ""},
 		})},
-		"turn stopped": {log(toCalling, stopped), status{run, stp, ""}, ends(status{run, stp, ""}, row{})},
+		"turn stopped":         {log(toCalling, stopped), status{run, stp, ""}, ends(status{run, stp, ""}, row{})},
+		"turn stopped to fail": {log(toCalling, stoppedBy(stream.StopFail)), status{run, stp, ""}, ends(status{run, stp, ""}, row{})},
+		"turn stopped to end": {log(toCalling, stoppedBy(stream.StopEndTurn)), status{run, stp, ""}, ends(status{run, stp, ""}, row{
+			event.TypeTurnCompleted: {run, tc, ""},
+		})},
+		"turn stopped to be asked again": {log(toCalling, stoppedBy(stream.StopRetry)), status{run, stp, ""}, ends(status{run, stp, ""}, row{
+			event.TypeTurnCompleted: {run, tc, ""},
+		})},
+		"asked again": {log(toCalling, stoppedBy(stream.StopFallback), event.TurnCompleted{}), status{run, tc, ""}, ends(status{run, tc, ""}, row{
+			event.TypeTurnStarted: {run, open, ""}, event.TypeRunCompleted: {com, tc, ""},
+		})},
+		"queued again after a stop": {log(toCalling, stoppedBy(stream.StopRetry), released), status{que, stp, ""}, to(status{que, stp, ""}, row{
+			event.TypeRunQueued: {que, stp, ""}, event.TypeRunResumed: {run, stp, ""}, event.TypeRunCancelRequested: {que, stp, ""},
+			event.TypeRunFailed: {fai, stp, ""}, event.TypeRunCancelled: {can, stp, ""},
+		})},
+		"taken up again in the place of a stop": {log(toCalling, stoppedBy(stream.StopRetry), failed, retried, resumed), status{run, stp, ""}, ends(status{run, stp, ""}, row{
+			event.TypeTurnStarted: {run, open, ""},
+		})},
 		"turn completed": {toTurnEnd, status{run, tc, done}, ends(status{run, tc, done}, row{
 			event.TypeTurnStarted: {run, open, ""}, event.TypeRunCompleted: {com, tc, done},
 		})},
@@ -354,6 +381,7 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 		event.RunReleased{Cause: event.ReleaseShutdown, WorkerID: "w", Epoch: s.Epoch + 1, Ticket: r.Ticket + 1},
 		event.TurnStarted{}, event.ModelRequested{Attempt: turn.Attempt + 1, Model: "x"},
 		event.AssistantDelta{Attempt: turn.Attempt, Lane: stream.LaneText, BlockID: "0", Text: "x"},
+		event.Emission{Attempt: turn.Attempt, Observer: "watch", Channel: "seen", Envelope: []byte("{}"), Chunk: 1},
 		event.AssistantDiscarded{Attempt: turn.Attempt, Reason: "interrupted"},
 		event.AssistantCompleted{Attempt: turn.Attempt, MessageID: "a2", Finish: stream.FinishStop},
 		event.AssistantStopped{Attempt: turn.Attempt, Reason: "cancelled"},

@@ -15,6 +15,7 @@ var turnTransitions = map[TurnStatus]map[event.Type]TurnStatus{
 	},
 	TurnCalling: {
 		event.TypeAssistantDelta:     TurnCalling,
+		event.TypeEmission:           TurnCalling,
 		event.TypeAssistantDiscarded: TurnOpen,
 		event.TypeAssistantCompleted: TurnAnswered,
 		event.TypeAssistantStopped:   TurnStopped,
@@ -29,7 +30,9 @@ var turnTransitions = map[TurnStatus]map[event.Type]TurnStatus{
 		event.TypeToolResult:        TurnAnswered,
 		event.TypeTurnCompleted:     TurnCompleted,
 	},
-	TurnStopped:   {},
+	TurnStopped: {
+		event.TypeTurnCompleted: TurnCompleted, // an observer stopped it, and that is not the end of the run
+	},
 	TurnCompleted: {},
 }
 
@@ -53,6 +56,8 @@ func allowsInTurn(r Run, e event.Event, p event.Payload, refuse func(entity, id,
 			return refuse("turn", e.RunID, string(t.Status))
 		}
 	case event.AssistantDelta:
+		return allowsAttempt(t, p.Attempt, refuse)
+	case event.Emission:
 		return allowsAttempt(t, p.Attempt, refuse)
 	case event.AssistantDiscarded:
 		return allowsAttempt(t, p.Attempt, refuse)

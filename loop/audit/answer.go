@@ -53,6 +53,9 @@ func (a *Auditor) stopped(e event.Event, p event.AssistantStopped) {
 	if (p.MessageID == "") != (len(p.Parts) == 0) {
 		a.find(RuleAnswer, e, fmt.Sprintf("message %q has %d parts", p.MessageID, len(p.Parts)))
 	}
+	if p.Notice != nil {
+		a.message(e, p.Notice.MessageID)
+	}
 	a.sameText(e, p.Parts, p.FirstSeq)
 	a.answer = answer{}
 }
@@ -125,7 +128,8 @@ func (a *Auditor) requested(before loop.State, e event.Event, p event.ModelReque
 }
 
 // conversation is what a model is sent for a run: the messages that say
-// something, and those that hooks added, behind the one that is answered.
+// something, those that hooks added, behind the one that is answered, and what it
+// is told of answers that observers have stopped, behind those.
 func conversation(s loop.State, r loop.Run) []hooks.Message {
 	var out []hooks.Message
 	at := -1
@@ -137,6 +141,13 @@ func conversation(s loop.State, r loop.Run) []hooks.Message {
 		if m.ID == r.MessageID {
 			at = len(out)
 		}
+	}
+	for _, n := range r.Notices() {
+		behind := len(out)
+		for behind > 0 && out[behind-1].Position > n.Position {
+			behind--
+		}
+		out = slices.Insert(out, behind, n)
 	}
 	if r.Prepared == nil {
 		return out

@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"io/fs"
@@ -119,6 +120,15 @@ var samples = []event.Payload{
 	event.ApprovalRequested{
 		ApprovalID: "a-3", Kind: event.ApprovalOfOutcome, CallID: "c-1", Name: "pay", Arguments: `{"n": 9007199254740993}`, ArgumentsSHA256: "00ff", By: "BeforeToolCall",
 		Reason: "more than 100", Sanitized: true, ChangedFrom: new(`{"n": 9007199254740994}`), Approvers: []string{"ops-*", "local"}, TimeoutMS: 259_200_000,
+	},
+	event.Emission{
+		Attempt: 1, Observer: "metrics", Channel: "tokens", Chunk: 7, Sanitized: true,
+		Envelope: json.RawMessage(`{"n":9007199254740993,"b":1.50,"a":"<&>","n":1}`),
+	},
+	event.AssistantStopped{
+		Attempt: 1, MessageID: "m-3", Parts: []hooks.Part{{Type: hooks.PartText, Text: "let"}}, Reason: event.StoppedByObserver, FirstSeq: 9,
+		Usage: &stream.Usage{InputTokens: 3, OutputTokens: 1}, Cost: cost, Sanitized: true, Observer: "refusals", Chunk: 7, Accepted: 3, Policy: stream.StopRetry,
+		Notice: &event.PreparedMessage{MessageID: "m-4", Role: hooks.RoleSystem, Text: "the answer was stopped"},
 	},
 	event.ApprovalDecided{
 		ApprovalID: "a-1", CallID: "c-1", Decision: event.DecisionEdited, ArgumentsSHA256: "00ff", Reason: "less", Sanitized: true,

@@ -67,6 +67,7 @@ var registry = map[Type]func(json.RawMessage) (Payload, error){
 	TypeAssistantDiscarded: as[AssistantDiscarded],
 	TypeAssistantCompleted: as[AssistantCompleted],
 	TypeAssistantStopped:   as[AssistantStopped],
+	TypeEmission:           as[Emission],
 	TypeToolProposed:       as[ToolProposed],
 	TypeToolStarted:        as[ToolStarted],
 	TypeToolExecuted:       as[ToolExecuted],
@@ -248,20 +249,6 @@ type AssistantCompleted struct {
 	Sanitized bool  `json:"sanitized,omitempty"`
 }
 
-// AssistantStopped is an answer that was cut off: Parts is what was shown.
-type AssistantStopped struct {
-	Attempt   int          `json:"attempt"`
-	MessageID string       `json:"message_id"`
-	Parts     []hooks.Part `json:"parts"`
-	// Reason is "cancelled" or the reason of the failure that follows.
-	Reason   string `json:"reason"`
-	FirstSeq int64  `json:"first_seq,omitempty"`
-	// Usage and Cost are as in [AssistantDiscarded].
-	Usage     *stream.Usage `json:"usage,omitempty"`
-	Cost      *Cost         `json:"cost,omitempty"`
-	Sanitized bool          `json:"sanitized,omitempty"`
-}
-
 // Cost is what a model call came to, with the prices that it was worked out
 // from: a reader needs no price list, and a later one changes nothing. All of
 // it is in millionths of the unit that the deployer's prices are in.
@@ -347,9 +334,6 @@ func (AssistantDiscarded) EventType() Type { return TypeAssistantDiscarded }
 
 // EventType implements [Payload].
 func (AssistantCompleted) EventType() Type { return TypeAssistantCompleted }
-
-// EventType implements [Payload].
-func (AssistantStopped) EventType() Type { return TypeAssistantStopped }
 
 // EventType implements [Payload].
 func (ToolProposed) EventType() Type { return TypeToolProposed }

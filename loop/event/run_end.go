@@ -24,7 +24,7 @@ type LedgerMark struct {
 // RunCompleted ends a run that answered.
 type RunCompleted struct {
 	LedgerMark
-	// Reason is the finish reason of the last answer.
+	// Reason is the finish reason of the last answer, or [StoppedByObserver].
 	Reason stream.FinishReason `json:"reason"`
 }
 
@@ -73,6 +73,9 @@ const (
 	// FailOutcomeUnknown: a tool was started and nobody knows what became of
 	// it, and the agent's policy is to end the run there.
 	FailOutcomeUnknown FailReason = "outcome_unknown"
+	// FailStopped: an observer stopped an answer, and its policy is to end the run
+	// there, or nothing else was left.
+	FailStopped FailReason = StoppedByObserver
 )
 
 // RunCancelled ends a run that was cancelled.

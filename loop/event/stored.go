@@ -1,6 +1,7 @@
 package event
 
 import (
+	"encoding/json"
 	"reflect"
 	"time"
 )
@@ -36,6 +37,9 @@ func asIs(v reflect.Value) bool {
 		}
 		return true
 	case reflect.Slice:
+		if v.Type() == rawType {
+			return false // white space is left out, and nil becomes null
+		}
 		if v.Len() == 0 {
 			return v.IsNil() // an empty one may become nil
 		}
@@ -50,4 +54,7 @@ func asIs(v reflect.Value) bool {
 	}
 }
 
-var timeType = reflect.TypeFor[time.Time]()
+var (
+	timeType = reflect.TypeFor[time.Time]()
+	rawType  = reflect.TypeFor[json.RawMessage]()
+)

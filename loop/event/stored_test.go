@@ -1,6 +1,7 @@
 package event_test
 
 import (
+	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -55,6 +56,11 @@ func fill(t *rapid.T, v reflect.Value, texts []string) {
 	case v.Type() == reflect.TypeFor[time.Time]():
 		now := time.Now()
 		v.Set(reflect.ValueOf([]time.Time{now, now.UTC(), now.UTC().Truncate(time.Microsecond)}[n]))
+	case v.Type() == reflect.TypeFor[json.RawMessage]():
+		v.SetBytes([]byte([]string{`{"a":1.50}`, "", `{ "a" : "\u0000" }`}[n]))
+		if n == 1 {
+			v.SetZero()
+		}
 	case v.Kind() == reflect.Struct:
 		for i := range v.NumField() {
 			fill(t, v.Field(i), texts)

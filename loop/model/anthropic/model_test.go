@@ -90,6 +90,8 @@ func transcribe(chunks iter.Seq2[stream.Chunk, error]) (string, error) {
 		case stream.KindFinish:
 			u := c.Finish.Usage
 			end = fmt.Sprintf("finish: %s (%s) %d/%d", c.Finish.Reason, c.Finish.Raw, u.InputTokens, u.OutputTokens)
+		case stream.KindEnd:
+			return "", fmt.Errorf("chunk %+v is no adapter's", c)
 		}
 	}
 	return written(), nil

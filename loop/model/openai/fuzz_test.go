@@ -78,6 +78,8 @@ func answerOf(t *testing.T, status int, body io.Reader, size int) string {
 			if texts += len(c.Text); c.Text == "" || c.Lane == stream.LaneToolArguments && !calls[c.BlockID] {
 				t.Fatalf("delta %+v is empty or of a call that is not open", c)
 			}
+		case stream.KindEnd:
+			t.Fatalf("chunk %+v is no adapter's", c)
 		}
 		fmt.Fprintf(&out, "%+v\n", c)
 	}

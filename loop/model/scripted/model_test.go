@@ -68,6 +68,8 @@ func play(ctx context.Context, m loop.Model, req loop.ModelRequest) (lines []str
 		case stream.KindFinish:
 			lines = append(lines, fmt.Sprintf("finish %s %q %d/%d", c.Finish.Reason, c.Finish.Raw,
 				c.Finish.Usage.InputTokens, c.Finish.Usage.OutputTokens))
+		case stream.KindEnd:
+			return lines, fmt.Errorf("chunk %+v is no adapter's", c)
 		}
 	}
 	return lines, nil
