@@ -36,7 +36,11 @@ var importRules = []importRule{
 	},
 	{
 		name: "hooks/stream and hooks/webhook import only hooks and the standard library",
-		from: []string{"hooks/stream/...", "hooks/webhook/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+		from: []string{"hooks/stream", "hooks/webhook/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+	},
+	{
+		name: "hooks/stream/builtin imports only hooks, hooks/stream, hooks/pattern and the standard library",
+		from: []string{"hooks/stream/builtin/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/stream", "hooks/pattern"},
 	},
 	{
 		name: "hooks/guard imports only hooks and the standard library",
