@@ -19,6 +19,15 @@ const (
 	GateAfterToolCall         Gate = "AfterToolCall"
 )
 
+// The places where observers of a model's answer act. They are stored as gates
+// are, and no [Func] is asked there.
+const (
+	// GateOnChunk is where an observer stopped an answer.
+	GateOnChunk Gate = "OnChunk"
+	// GateOnEnd is the end of an attempt, for what an observer did in all of it.
+	GateOnEnd Gate = "OnEnd"
+)
+
 // Func is a hook: it is handed a copy of what the loop is about to act on and
 // says what should become of it. In and Out are the pair of one gate, such as
 // [BeforeToolCall] and [BeforeToolCallResult].

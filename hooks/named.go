@@ -30,6 +30,9 @@ const (
 	KindPlugin  Kind = "plugin"
 	KindWebhook Kind = "webhook"
 	KindHost    Kind = "host"
+	// KindObserver is an observer of a model's answer while it arrives. It is no
+	// [Func]: see package hooks/stream.
+	KindObserver Kind = "observer"
 )
 
 // FailurePolicy is what a failed hook comes to. The words are stored.

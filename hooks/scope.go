@@ -24,6 +24,12 @@ func (r Registration) Binds(run RunRef, tool string) bool {
 	return !r.Shadow && r.Only.covers(subjectOf(run).calling(&ToolCall{Name: tool}))
 }
 
+// Covers reports whether s is about runs of that agent of that tenant; its tools
+// are not looked at. Nil is about everything.
+func (s *Scope) Covers(tenant, agent string) bool {
+	return s.covers(subject{tenant: tenant, agent: agent})
+}
+
 // subject is what a scope looks at.
 type subject struct {
 	tenant, agent string

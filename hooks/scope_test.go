@@ -113,3 +113,24 @@ func TestDecisionsOfARuleNameItWhateverBecameOfIt(t *testing.T) {
 	}
 	expect(t, "rules", got, []string{"ok", "inner", "", "broken"})
 }
+
+func TestScopeCoversByTenantAndAgentWhateverItsTools(t *testing.T) {
+	t.Parallel()
+	s := &hooks.Scope{Tenants: []string{"acme*"}, Agents: []string{"support", "sales/*"}, Tools: []string{"none"}}
+	for _, c := range []struct {
+		scope         *hooks.Scope
+		tenant, agent string
+		want          bool
+	}{
+		{nil, "any", "any", true},
+		{&hooks.Scope{}, "any", "any", true},
+		{s, "acme", "support", true},
+		{s, "acme-eu", "sales/eu", true},
+		{s, "other", "support", false},
+		{s, "acme", "other", false},
+	} {
+		if got := c.scope.Covers(c.tenant, c.agent); got != c.want {
+			t.Errorf("%v covers %s of %s: %v", c.scope, c.agent, c.tenant, got)
+		}
+	}
+}

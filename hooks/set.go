@@ -3,10 +3,12 @@ package hooks
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 )
 
 // HookSet is what is registered at the gates of a [Hooks], in the order of the
-// gates and, within a gate, in the order of asking.
+// gates and, within a gate, in the order of asking, and behind it what [HookSet.With]
+// has added.
 type HookSet struct {
 	// Digest is the SHA-256 of Hooks as JSON, in hex. It is the same in every
 	// process with the same hooks, versions, digests, configs and order. What
@@ -27,9 +29,22 @@ func (h Hooks) Set() HookSet {
 	list(&set, h.BeforeToolCall)
 	list(&set, h.BeforeExecute)
 	list(&set, h.AfterToolCall)
-	sum := sha256.Sum256(encode(set.Hooks))
-	set.Digest = hex.EncodeToString(sum[:])
-	return set
+	return set.digested()
+}
+
+// With returns s with more behind what is in it, such as the observers of a
+// process, under the digest of all. Without any it is s.
+func (s HookSet) With(more ...Registration) HookSet {
+	if len(more) == 0 {
+		return s
+	}
+	return HookSet{Hooks: slices.Concat(s.Hooks, more)}.digested()
+}
+
+func (s HookSet) digested() HookSet {
+	sum := sha256.Sum256(encode(s.Hooks))
+	s.Digest = hex.EncodeToString(sum[:])
+	return s
 }
 
 func list[In Input[In, Out], Out Result](set *HookSet, f Func[In, Out]) {

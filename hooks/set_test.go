@@ -76,3 +76,23 @@ func TestSetHasTheSameDigestOnlyForTheSameHooks(t *testing.T) {
 		}
 	}
 }
+
+func TestSetWithMoreHasThemBehindUnderAnotherDigest(t *testing.T) {
+	t.Parallel()
+	base := hooks.Hooks{BeforeToolCall: hooks.Named("a", "1", continues())}.Set()
+	if same := base.With(); same.Digest != base.Digest || len(same.Hooks) != 1 {
+		t.Errorf("with nothing more it is %+v", same)
+	}
+	more := hooks.Registration{Gate: hooks.GateOnEnd, ID: "o", Kind: hooks.KindObserver}
+	all := base.With(more)
+	expect(t, "the set", all.Hooks, []hooks.Registration{base.Hooks[0], more})
+	if again := base.With(more); again.Digest != all.Digest || all.Digest == base.Digest || len(all.Digest) != 64 {
+		t.Errorf("digests %q and %q; without it %q", all.Digest, again.Digest, base.Digest)
+	}
+	if len(base.Hooks) != 1 {
+		t.Error("the set itself has changed")
+	}
+	if none := (hooks.Hooks{}).Set().With(more); len(none.Hooks) != 1 {
+		t.Errorf("nothing with one is %+v", none)
+	}
+}

@@ -28,6 +28,7 @@ func (r *rule) hook(now func() time.Time) hooks.Hooks {
 		return hooks.Hooks{BeforeExecute: named(r, now, seeExecute, tellExecute)}
 	case hooks.GateAfterToolCall:
 		return hooks.Hooks{AfterToolCall: named(r, now, seeOutput, tellOutput)}
+	case hooks.GateOnChunk, hooks.GateOnEnd: // no rule is read for them
 	}
 	return hooks.Hooks{}
 }

@@ -2,17 +2,42 @@ package stream
 
 import (
 	"encoding/json"
+	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 )
 
 // Attempt asks the observers of one attempt of a model call. It belongs to the
 // goroutine that reads the provider; only Stuck may be called from another.
-type Attempt struct{}
+type Attempt struct {
+	now      func() time.Time
+	began    time.Time
+	watchers []watcher
+
+	// asked is when the observers were last asked, in nanoseconds from began and
+	// one more; 0 while they are not at work.
+	asked atomic.Int64
+	// last is what the clock showed last.
+	last time.Time
+
+	chunks   int
+	accepted int
+	paused   time.Duration
+	usage    Usage
+	finished bool
+	stopped  *Stopped
+
+	// out, emissions and pause are of the chunk that is pushed.
+	out       []Chunk
+	emissions []Emission
+	pause     time.Duration
+}
 
 // Output is what the observers made of a chunk.
 type Output struct {
 	// Chunks go on, in this order, and then Emissions. Both are valid until the
-	// next call.
+	// next call; the envelopes are the caller's.
 	Chunks    []Chunk
 	Emissions []Emission
 	// Pause is how long nothing more is to be read.
@@ -45,49 +70,131 @@ type Stopped struct {
 	Accepted int
 }
 
-// Push takes a chunk of the provider. Behind [KindFinish] nothing is pushed: it
-// first ends all blocks. Behind an output with Stop nothing is pushed either.
-func (a *Attempt) Push(c Chunk) Output { panic("to be built") }
+// Push takes a chunk of the provider. With [KindFinish] it first ends all
+// blocks, and behind it nothing is pushed: what is goes nowhere. Behind an output
+// with Stop nothing is pushed either.
+//
+// Nothing goes on of a chunk with which an observer stops the answer, not even
+// what observers before it emitted.
+func (a *Attempt) Push(c Chunk) Output {
+	if a.stopped != nil || a.finished || c.Kind == KindEnd {
+		return Output{Stop: a.stopped}
+	}
+	a.work()
+	defer a.asked.Store(0)
+	a.chunks++
+	clear(a.out)
+	clear(a.emissions)
+	a.out, a.emissions, a.pause = a.out[:0], a.emissions[:0], 0
+	if c.Kind == KindToolCall {
+		c.Lane = LaneToolArguments
+	}
+	if !a.take(c) {
+		a.drop()
+		return Output{Stop: a.stopped}
+	}
+	for i := range a.out {
+		a.accepted += len(a.out[i].Text)
+	}
+	return Output{Chunks: a.out, Emissions: a.emissions, Pause: a.pause}
+}
+
+// take asks everybody about c, and reports false if one stops the answer.
+func (a *Attempt) take(c Chunk) bool {
+	if a.chunks == 1 {
+		for i := range a.watchers {
+			if w := &a.watchers[i]; w.report.Failure != nil && !a.without(i, w.report.Failure, c.At) {
+				return false
+			}
+		}
+	}
+	if c.Kind == KindFinish {
+		a.finished, a.usage = true, c.Finish.Usage
+		for i := range a.watchers {
+			if !a.end(i, c.At) {
+				return false
+			}
+		}
+	}
+	return a.pass(0, c)
+}
+
+// drop forgets what the chunk led to before it was stopped.
+func (a *Attempt) drop() {
+	for _, e := range a.emissions {
+		for i := range a.watchers {
+			if w := &a.watchers[i]; w.report.Registration.ID == e.Observer {
+				w.report.Emitted--
+			}
+		}
+	}
+	clear(a.out)
+	a.out, a.emissions = nil, nil
+	for i := range a.watchers {
+		a.watchers[i].held = holding{}
+	}
+}
+
+// stop ends the answer in the name of w.
+func (a *Attempt) stop(w *watcher, reason string, failed bool) bool {
+	r := w.report.Registration
+	a.stopped = &Stopped{
+		Observer: r.ID, Policy: r.OnStop, Reason: shown(reason), Failed: failed, Chunk: a.chunks, Accepted: a.accepted,
+	}
+	w.report.Stopped = a.stopped
+	return false
+}
+
+// shown is a reason as it is kept.
+func shown(reason string) string {
+	reason = strings.ReplaceAll(strings.ToValidUTF8(reason, "\uFFFD"), "\x00", "\uFFFD")
+	n := min(len(reason), MaxReason)
+	for n < len(reason) && !utf8.RuneStart(reason[n]) {
+		n--
+	}
+	return reason[:n]
+}
 
 // End calls OnEnd of the observers and returns what each of them has done. Nothing
-// is called behind it.
-func (a *Attempt) End(how Ending) []Report { panic("to be built") }
+// is called behind it. What is still held is gone.
+func (a *Attempt) End(how Ending) []Report {
+	a.work()
+	defer a.asked.Store(0)
+	a.out, a.emissions = nil, nil
+	reports := make([]Report, len(a.watchers))
+	for i := range a.watchers {
+		w := &a.watchers[i]
+		if w.observer != nil && !w.ended(Summary{Ending: how, Chunks: a.chunks, Usage: a.usage}) {
+			w.report.Failure = &Failure{Outcome: outcomePanic, Text: "it panicked in OnEnd", Chunk: a.chunks}
+		}
+		w.report.Took += a.tick()
+		w.report.Lanes = w.lanes.list()
+		w.observer, w.held = nil, holding{}
+		reports[i] = w.report
+	}
+	return reports
+}
 
 // Stuck reports since when the observers have not come back from a chunk; zero if
 // they are not at work. It is safe for concurrent use.
-func (a *Attempt) Stuck() time.Duration { panic("to be built") }
-
-// Report is what one observer has done in an attempt.
-type Report struct {
-	// Registration is the observer, Index its place from 1, ChainLength how many
-	// were asked.
-	Registration *Registration
-	Index        int
-	ChainLength  int
-	// Chunks and Bytes are what it was handed, BytesOut what went on from it.
-	Chunks   int
-	Bytes    int
-	BytesOut int
-	// How often it did what.
-	Amended, Emitted, Held, Throttled int
-	// Lanes are those in which it changed something, sorted.
-	Lanes []Lane
-	// Paused is for how long reading was paused for it.
-	Paused time.Duration
-	// Took is how long it took, all in all.
-	Took time.Duration
-	// Stopped is set if it stopped the answer, by its verdict or by failing.
-	Stopped *Stopped
-	// Failure is why it failed, nil if it did not. The text of a panic is not in
-	// it: it may hold what the observer saw.
-	Failure *Failure
+func (a *Attempt) Stuck() time.Duration {
+	since := a.asked.Load()
+	if since == 0 {
+		return 0
+	}
+	return max(a.now().Sub(a.began)-time.Duration(since-1), 1)
 }
 
-// Failure is how an observer failed.
-type Failure struct {
-	// Outcome is one of hooks.Outcome: panic, timeout, malformed, oversize.
-	Outcome string
-	Text    string
-	// Chunk is the number of the provider's chunk, from 1; 0 if it could not be made.
-	Chunk int
+// work notes that the observers are asked from now on.
+func (a *Attempt) work() {
+	a.last = a.now()
+	a.asked.Store(max(int64(a.last.Sub(a.began)), 0) + 1)
+}
+
+// tick is how long it is since the clock was last looked at.
+func (a *Attempt) tick() time.Duration {
+	now := a.now()
+	took := now.Sub(a.last)
+	a.last = now
+	return max(took, 0)
 }

@@ -36,6 +36,8 @@ const (
 // Chunk is one piece of a model's answer. It is a plain value.
 type Chunk struct {
 	Kind Kind
+	// Lane of a KindToolCall is LaneToolArguments wherever observers are asked;
+	// an adapter may leave it out.
 	Lane Lane
 	// BlockID names a block within the attempt, so that text before and after
 	// a tool call are two blocks. Ids are the adapter's choice.

@@ -1,10 +1,6 @@
 package stream
 
-import (
-	"time"
-
-	"github.com/seed-2ca4966b/agentd/hooks"
-)
+import "time"
 
 // Class is what a model call is for.
 type Class string
@@ -118,33 +114,3 @@ const (
 	DefaultChunkTime   = 2 * time.Millisecond
 	DefaultAttemptTime = 250 * time.Millisecond
 )
-
-// Registration is an observer and how it is asked.
-type Registration struct {
-	// ID is a name as [hooks/observe] knows them: lower-case letters, digits,
-	// dots, dashes and underscores, at most 64.
-	ID      string
-	Version string
-	// Config is what it was configured with; it is stored in the clear.
-	Config string
-	// Class is of which calls; "" is ClassMain.
-	Class Class
-	// Only is about whose calls, nil for everybody's. Its tools are ignored.
-	Only *hooks.Scope
-	// New makes an observer for one attempt. It is called from several goroutines
-	// at once.
-	New func(Call) Observer
-	// OnStop and OnFailure are the policies. One that takes secrets out has
-	// OnFailure FailStop.
-	OnStop    StopPolicy
-	OnFailure FailurePolicy
-	// Redacting says that it takes secrets out, so OnFailure is FailStop whatever
-	// is said there.
-	Redacting bool
-
-	// Limits; 0 is the default, and less than 0 is none.
-	ChunkTime   time.Duration
-	AttemptTime time.Duration
-	HoldBytes   int
-	HoldTime    time.Duration
-}

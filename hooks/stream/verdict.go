@@ -40,13 +40,18 @@ func Continue() Verdict { return Verdict{} }
 // A delta stays in its lane, and one of the arguments in its block; a delta of
 // the text may become a whole tool call, which opens a block of its own. A tool
 // call stays one. The end of a block becomes what may follow in the block; it is
-// sent again until it is let pass, so that any number of chunks can be given back.
-// A finish stays one.
+// sent again until it is let pass, up to 1,000 times, so that as many chunks can be
+// given back. A finish stays one, of which the reason alone may change.
+//
+// A block that the observer opens goes on under its id and a colon before the id
+// that it gave it, so it is never one of the provider's, and no end of it is sent
+// to the observer itself. If it made a tool call, an answer that ends with
+// [FinishStop] goes on from it as one that ends with [FinishToolCalls].
 func Amend(c Chunk) Verdict { return Verdict{Action: ActionAmend, Chunk: c} }
 
 // Emit lets the chunk pass as it is and commits envelope, which is one JSON
-// document of at most [MaxEnvelope] bytes, on a channel, in the same append as
-// the chunk. Who consumes the channel may see the same envelope again when the
+// document of at most [MaxEnvelope] bytes, on a channel, whose name is like an id,
+// in the same append as the chunk. Who consumes the channel may see the same envelope again when the
 // model call is made again.
 func Emit(channel string, envelope json.RawMessage) Verdict {
 	return Verdict{Action: ActionEmit, Channel: channel, Envelope: envelope}
@@ -58,7 +63,8 @@ func Stop(reason string) Verdict { return Verdict{Action: ActionStop, Reason: re
 
 // Hold lets a chunk pass that is empty in the place of this one. The observer has
 // to give the text back, as it is or changed, by amending a later chunk of the
-// block, at the latest its end.
+// block, at the latest its end. Amending with a text, and letting a text pass,
+// count as giving back all that is held of the block. An end cannot be held.
 func Hold() Verdict { return Verdict{Action: ActionHold} }
 
 // Throttle lets the chunk pass as it is and reads nothing more of the provider for

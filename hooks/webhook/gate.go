@@ -87,6 +87,7 @@ func hooksAt(w *Webhook) hooks.Hooks {
 			h.BeforeExecute = at(w, g, seeExecute, tellExecute)
 		case hooks.GateAfterToolCall:
 			h.AfterToolCall = at(w, g, seeOutput, tellOutput)
+		case hooks.GateOnChunk, hooks.GateOnEnd: // no endpoint is asked there
 		}
 	}
 	return h
