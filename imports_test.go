@@ -47,8 +47,17 @@ var importRules = []importRule{
 		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
 	},
 	{
-		name: "hooks/observe imports only hooks",
-		from: []string{"hooks/observe/..."}, deny: []string{"..."}, allow: []string{"hooks"},
+		name: "hooks/observe imports only hooks and the standard library",
+		from: []string{"hooks/observe"}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+	},
+	{
+		name: "the plugins below hooks/observe import only hooks and hooks/observe",
+		from: []string{"hooks/observe/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/observe"},
+	},
+	{
+		name: "Prometheus only in hooks/observe/providermetrics and cmd",
+		from: []string{"..."}, except: []string{"hooks/observe/providermetrics/...", "cmd/..."}, tests: true,
+		deny: []string{"ext:github.com/prometheus"},
 	},
 	{
 		name: "hooks/rules imports only hooks and hooks/yamlfile",
@@ -310,6 +319,7 @@ func skipDir(dir string) error {
 func TestImportRules(t *testing.T) {
 	t.Parallel()
 	const pgx, river, connect = "github.com/jackc/pgx/v5", "github.com/riverqueue/river", "connectrpc.com/connect"
+	const prometheus = "github.com/prometheus/client_golang/prometheus"
 	local := func(pkg string) string { return module + "/" + pkg }
 	tests := []struct {
 		file, importPath string
@@ -327,6 +337,14 @@ func TestImportRules(t *testing.T) {
 		{"hooks/guard/a.go", "github.com/google/uuid", true},
 		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},
+		{"hooks/observe/a.go", prometheus, true},
+		{"hooks/observe/a.go", "github.com/google/uuid", true},
+		{"hooks/observe/providermetrics/a.go", prometheus, false},
+		{"hooks/observe/providermetrics/a.go", local("hooks/observe"), false},
+		{"hooks/observe/providermetrics/a.go", local("hooks/stream"), true},
+		{"loop/model/observed/a.go", local("hooks/observe"), false},
+		{"loop/a.go", local("hooks/observe"), true},
+		{"store/a.go", prometheus, true},
 		{"hooks/webhook/a.go", local("hooks"), false},
 		{"hooks/webhook/a.go", local("hooks/rules"), true},
 		{"hooks/webhook/a.go", river, true},
