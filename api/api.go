@@ -172,12 +172,12 @@ func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
 }
 
 // openSSE follows a session for the event stream.
-func (s *server) openSSE(ctx context.Context, sessionID string, after int64, untilIdle bool) (sse.Stream, error) {
-	f, err := s.follow(ctx, sessionID, after, untilIdle)
+func (s *server) openSSE(ctx context.Context, sessionID string, q sse.Query) (sse.Stream, error) {
+	keep, err := parseFilter(q.Types, q.Channel)
 	if err != nil {
 		return nil, err
 	}
-	return f, nil
+	return s.followOnly(ctx, sessionID, q.After, q.UntilIdle, keep)
 }
 
 // recovered makes a panic an error of its request.

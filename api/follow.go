@@ -29,6 +29,8 @@ type follower struct {
 	sessionID string
 	after     int64
 	untilIdle bool
+	// batch is how many events are read at a time.
+	batch int
 	// mayBeIdle says that the last that was seen does not rule it out.
 	mayBeIdle bool
 	// hasRead says that the log could be read once.
@@ -45,7 +47,7 @@ func (s *server) follow(ctx context.Context, sessionID string, after int64, unti
 	if err != nil {
 		return nil, err
 	}
-	f := &follower{server: s, tenantID: principalOf(ctx).tenantID, sessionID: sessionID, after: after, untilIdle: untilIdle, mayBeIdle: true}
+	f := &follower{server: s, tenantID: principalOf(ctx).tenantID, sessionID: sessionID, after: after, untilIdle: untilIdle, batch: batch, mayBeIdle: true}
 	head, err := s.head(ctx, f.tenantID, sessionID)
 	switch {
 	case err != nil:
@@ -107,7 +109,7 @@ func (f *follower) next(ctx context.Context) ([]event.Event, error) {
 		}
 	}
 	wait := f.patience.begin(ctx, f.Stopping, f.Heartbeat)
-	events, err := f.Feed.Next(wait, f.tenantID, f.sessionID, f.after, batch)
+	events, err := f.Feed.Next(wait, f.tenantID, f.sessionID, f.after, f.batch)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/seed-2ca4966b/agentd/api/sse"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -20,10 +19,13 @@ type runFollower struct {
 var _ sse.Stream = (*runFollower)(nil)
 
 // openRunSSE follows a run for the event stream. Behind the last event of the
-// run the error is [sse.ErrNothingLeft].
-func (s *server) openRunSSE(ctx context.Context, runID string, after int64, untilIdle bool) (sse.Stream, error) {
-	runID, err := parseID("run_id", runID)
+// run that the reader wants the error is [sse.ErrNothingLeft].
+func (s *server) openRunSSE(ctx context.Context, runID string, q sse.Query) (sse.Stream, error) {
+	keep, err := parseFilter(q.Types, q.Channel)
 	if err != nil {
+		return nil, err
+	}
+	if runID, err = parseID("run_id", runID); err != nil {
 		return nil, err
 	}
 	tenantID := principalOf(ctx).tenantID
@@ -31,7 +33,7 @@ func (s *server) openRunSSE(ctx context.Context, runID string, after int64, unti
 	if err != nil {
 		return nil, err
 	}
-	f, err := s.follow(ctx, run.SessionID, after, untilIdle)
+	f, err := s.follow(ctx, run.SessionID, q.After, q.UntilIdle)
 	if err != nil {
 		return nil, err
 	}
@@ -41,29 +43,36 @@ func (s *server) openRunSSE(ctx context.Context, runID string, after int64, unti
 		return nil, err
 	}
 	rf := &runFollower{follower: f, runID: runID}
-	if !run.Status.Terminal() {
+	shown := func(e event.Event) bool { return e.RunID == runID && keep.keeps(e) }
+	if run.Status.Terminal() {
+		left, err := rf.isLeft(ctx, shown)
+		switch {
+		case err != nil:
+			return nil, err
+		case !left:
+			return nil, sse.ErrNothingLeft
+		}
+	}
+	if keep.all() {
 		return rf, nil
 	}
-	left, err := rf.isLeft(ctx)
-	switch {
-	case err != nil:
+	f.batch = maxEventsPage
+	if err := f.skip(ctx, shown); err != nil {
 		return nil, err
-	case !left:
-		return nil, sse.ErrNothingLeft
 	}
-	return rf, nil
+	return &filtered{Stream: rf, filter: keep, heartbeat: s.Heartbeat}, nil
 }
 
-// isLeft reports whether a run that has ended has events above the cursor. It
-// moves the cursor up to them.
-func (f *runFollower) isLeft(ctx context.Context) (bool, error) {
+// isLeft reports whether a run that has ended has events above the cursor that are
+// shown. It moves the cursor up to them.
+func (f *runFollower) isLeft(ctx context.Context, shown func(event.Event) bool) (bool, error) {
 	for {
 		events, err := f.Feed.Events(ctx, f.tenantID, f.sessionID, f.after, maxEventsPage)
 		if err != nil || len(events) == 0 {
 			return false, err
 		}
 		for _, e := range events {
-			if e.RunID == f.runID {
+			if shown(e) {
 				return true, nil
 			}
 			f.after = e.Seq
@@ -76,18 +85,9 @@ func (f *runFollower) Next(ctx context.Context) ([]event.Event, error) {
 	if f.ended {
 		return nil, io.EOF
 	}
-	// The events of other runs are silence to this reader, who is owed a
-	// heartbeat all the same.
-	for due := time.Now().Add(f.Heartbeat); ; {
-		events, err := f.follower.Next(ctx)
-		if err != nil || len(events) == 0 {
-			return nil, err
-		}
-		own, err := f.own(ctx, events)
-		if err != nil || len(own) > 0 || !time.Now().Before(due) {
-			return own, err
-		}
-	}
+	return showing(ctx, f.follower, f.Heartbeat, func(events []event.Event) ([]event.Event, error) {
+		return f.own(ctx, events)
+	})
 }
 
 // own keeps the events of the run, up to its end.

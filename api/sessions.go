@@ -167,12 +167,21 @@ func (s *sessionService) ListEvents(ctx context.Context, req *connect.Request[ag
 	if after > head.LastSeq {
 		return nil, sse.ErrCursorAhead
 	}
-	events, err := s.Feed.Events(ctx, tenantID, id, after, size+1)
+	keep, err := parseFilter(req.Msg.GetTypes(), req.Msg.GetChannel())
 	if err != nil {
 		return nil, err
 	}
-	page, next := cut(events, loop.Page{Limit: size + 1}, func(e event.Event) string { return strconv.FormatInt(e.Seq, 10) }, wireEvent)
-	return connect.NewResponse(&agentdv1.ListEventsResponse{Events: page, More: next != ""}), nil
+	found, err := s.eventsAbove(ctx, tenantID, id, after, size, keep)
+	if err != nil {
+		return nil, err
+	}
+	list := &agentdv1.ListEventsResponse{More: found.more, NextAfter: uint64(found.upTo)}
+	page, next := cut(found.events, loop.Page{Limit: size + 1}, func(e event.Event) string { return strconv.FormatInt(e.Seq, 10) }, wireEvent)
+	list.Events = page
+	if next != "" {
+		list.More, list.NextAfter = true, page[len(page)-1].GetSeq()
+	}
+	return connect.NewResponse(list), nil
 }
 
 func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[agentdv1.WatchEventsRequest], stream *connect.ServerStream[agentdv1.WatchEventsResponse]) error {
@@ -180,7 +189,11 @@ func (s *sessionService) WatchEvents(ctx context.Context, req *connect.Request[a
 	if err != nil {
 		return err
 	}
-	f, err := s.follow(ctx, req.Msg.GetSessionId(), after, req.Msg.GetUntilIdle())
+	keep, err := parseFilter(req.Msg.GetTypes(), req.Msg.GetChannel())
+	if err != nil {
+		return err
+	}
+	f, err := s.followOnly(ctx, req.Msg.GetSessionId(), after, req.Msg.GetUntilIdle(), keep)
 	if errors.Is(err, sse.ErrNothingLeft) {
 		return nil
 	}

@@ -45,6 +45,8 @@ type backend struct {
 	approvers []string
 	// brokenSets fails reading hook sets.
 	brokenSets bool
+	// failPages is what reading a page of events returns, if it is set.
+	failPages error
 	// reads counts the events that were handed out by Next.
 	reads int
 }
@@ -91,6 +93,12 @@ func (b *backend) DeleteSession(ctx context.Context, tenantID, sessionID string,
 // Events fails as it is told to.
 func (b *backend) Events(ctx context.Context, tenantID, sessionID string, after int64, limit int) ([]event.Event, error) {
 	if err := b.failure(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	err := b.failPages
+	b.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	return b.Log.Events(ctx, tenantID, sessionID, after, limit)

@@ -29,7 +29,8 @@ func (c *Client) Messages(ctx context.Context, r *agentdv1.ListMessagesRequest) 
 	})
 }
 
-// Events yields what has happened in a session up to now, in order.
+// Events yields what has happened in a session up to now, in order; of types and
+// a channel, if the request has them.
 func (c *Client) Events(ctx context.Context, r *agentdv1.ListEventsRequest) iter.Seq2[*agentdv1.Event, error] {
 	return c.events(ctx, &outage{Client: c}, r)
 }
@@ -40,6 +41,8 @@ func (c *Client) events(ctx context.Context, o *outage, r *agentdv1.ListEventsRe
 		if events := page.GetEvents(); len(events) > 0 {
 			r.After = events[len(events)-1].GetSeq()
 		}
+		// An older server does not say, and knows nothing of types.
+		r.After = max(r.After, page.GetNextAfter())
 		return page.GetEvents(), page.GetMore(), err
 	})
 }

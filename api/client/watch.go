@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -22,7 +23,14 @@ import (
 // deleted), or an [AwayError] if there is a patience. Whoever wants to go on then
 // has the seq of the last event. Leaving never touches a run.
 func (c *Client) Watch(ctx context.Context, sessionID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
-	return c.watch(ctx, c.stream(), sessionID, after)
+	return c.Follow(ctx, &agentdv1.WatchEventsRequest{SessionId: sessionID, After: after})
+}
+
+// Follow is Watch for a part of the events: those of the types, and of the channel,
+// that the request names. Without a hole then means without a hole in these. That
+// the request is to end when the session is idle counts for nothing.
+func (c *Client) Follow(ctx context.Context, r *agentdv1.WatchEventsRequest) iter.Seq2[*agentdv1.Event, error] {
+	return c.watch(ctx, c.stream(), r)
 }
 
 // WatchRun is Watch for the events of one run, and ends behind the run's last
@@ -39,7 +47,7 @@ func (c *Client) WatchRun(ctx context.Context, runID string, after uint64) iter.
 		// A run that had not ended by then has its last event above any cursor
 		// that there was. One that had may have it below, and then a stream would
 		// wait for ever.
-		events := c.watch(ctx, o, run.GetSessionId(), after)
+		events := c.watch(ctx, o, &agentdv1.WatchEventsRequest{SessionId: run.GetSessionId(), After: after})
 		if run.GetEndedSeq() > 0 {
 			events = c.events(ctx, o, &agentdv1.ListEventsRequest{SessionId: run.GetSessionId(), After: after, PageSize: eventsPage})
 		}
@@ -80,17 +88,18 @@ func (c *Client) runNow(ctx context.Context, o *outage, runID string) (*agentdv1
 
 func (c *Client) stream() *outage { return &outage{Client: c, forever: c.patience == 0} }
 
-func (c *Client) watch(ctx context.Context, o *outage, sessionID string, after uint64) iter.Seq2[*agentdv1.Event, error] {
+func (c *Client) watch(ctx context.Context, o *outage, first *agentdv1.WatchEventsRequest) iter.Seq2[*agentdv1.Event, error] {
 	return func(yield func(*agentdv1.Event, error) bool) {
-		after := after // a second loop starts where the first did
+		r := proto.CloneOf(first) // a second loop starts where the first did
+		r.UntilIdle = false       // or an end would be taken for a connection that broke
 		for {
 			left := false
-			err := c.connection(ctx, sessionID, after, func(e *agentdv1.Event) bool {
+			err := c.connection(ctx, r, func(e *agentdv1.Event) bool {
 				o.over()
-				if e.GetSeq() <= after { // a heartbeat has none
+				if e.GetSeq() <= r.GetAfter() { // a heartbeat has none
 					return true
 				}
-				after = e.GetSeq()
+				r.After = e.GetSeq()
 				left = !yield(e, nil)
 				return !left
 			})
@@ -109,12 +118,12 @@ var errStreamEnded = connect.NewError(connect.CodeUnavailable, errors.New("the s
 
 // connection hands on what one connection brings, heartbeats included, until
 // handle wants no more or the connection breaks, which is its error.
-func (c *Client) connection(ctx context.Context, sessionID string, after uint64, handle func(*agentdv1.Event) bool) error {
+func (c *Client) connection(ctx context.Context, r *agentdv1.WatchEventsRequest, handle func(*agentdv1.Event) bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	quiet := time.AfterFunc(c.silence, cancel)
 	defer quiet.Stop()
-	stream, err := c.sessions.WatchEvents(ctx, connect.NewRequest(&agentdv1.WatchEventsRequest{SessionId: sessionID, After: after}))
+	stream, err := c.sessions.WatchEvents(ctx, connect.NewRequest(proto.CloneOf(r)))
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/seed-2ca4966b/agentd/loop"
 )
@@ -44,36 +45,53 @@ func ParseCursor(s string) (int64, error) {
 	return n, nil
 }
 
-// query is what a request asks for.
-type query struct {
-	after     int64
-	untilIdle bool
+// Query is what a request asks for.
+type Query struct {
+	// After is the cursor.
+	After     int64
+	UntilIdle bool
+	// Types are the names of the event types that are to be sent, as the request has
+	// them; none is every type.
+	Types []string
+	// Channel is that of the emissions that are to be sent; "" is every channel.
+	Channel string
 }
 
-func parseQuery(r *http.Request) (query, error) {
+func parseQuery(r *http.Request) (Query, error) {
 	params, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		// URL.Query drops what it cannot read, and a lost cursor replays all.
-		return query{}, ErrBadCursor
+		return Query{}, ErrBadCursor
 	}
-	var q query
+	var q Query
 	switch params.Get("until") {
 	case "":
 	case "idle":
-		q.untilIdle = true
+		q.UntilIdle = true
 	default:
-		return query{}, &loop.InvalidError{Field: "until", Problem: `is unknown: send until=idle or leave it out`}
+		return Query{}, &loop.InvalidError{Field: "until", Problem: `is unknown: send until=idle or leave it out`}
 	}
+	for _, list := range params["types"] {
+		q.Types = append(q.Types, strings.Split(list, ",")...)
+	}
+	switch channels := params["channel"]; {
+	case len(channels) > 1:
+		return Query{}, &loop.InvalidError{Field: "channel", Problem: "is there twice: send one, or none for all of them"}
+	case len(channels) == 1 && channels[0] == "":
+		// A reader of a channel that lost its name would get everything.
+		return Query{}, &loop.InvalidError{Field: "channel", Problem: "is empty: name a channel or leave it out"}
+	}
+	q.Channel = params.Get("channel")
 	// An empty header is what a client has that never received an id.
 	cursors := r.Header.Values("Last-Event-ID")
 	if r.Header.Get("Last-Event-ID") == "" && len(cursors) < 2 {
 		cursors = params["after"]
 	}
 	if len(cursors) > 1 {
-		return query{}, ErrBadCursor
+		return Query{}, ErrBadCursor
 	}
 	if len(cursors) == 1 {
-		q.after, err = ParseCursor(cursors[0])
+		q.After, err = ParseCursor(cursors[0])
 	}
 	return q, err
 }

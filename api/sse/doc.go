@@ -23,6 +23,11 @@
 // deleted or the server stops; an EventSource then comes back by itself with the
 // last id that it has seen, and learns the rest from the status.
 //
+// With types=a,b only events of these types are sent, and with channel=c only the
+// emissions of that channel. The ids stay the seqs of the session, so they have
+// holes, and every cursor means what it means without: who comes back with the last
+// id that it has received misses nothing.
+//
 // The stream of one run, GET /v1/runs/{id}/events, has the same cursors, those of
 // its session, and ends behind the run's last event.
 //

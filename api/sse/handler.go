@@ -37,9 +37,9 @@ type Stream interface {
 // value "id". Its fields are set before the first request; it is safe for concurrent
 // use.
 type Handler struct {
-	// Open follows what has the id from behind the event with seq after. The error is
-	// given to Fail, but [ErrNothingLeft] is answered with 204.
-	Open func(ctx context.Context, id string, after int64, untilIdle bool) (Stream, error)
+	// Open follows what has the id as the query asks. The error is given to Fail, but
+	// [ErrNothingLeft] is answered with 204.
+	Open func(ctx context.Context, id string, q Query) (Stream, error)
 	// Fail answers a request that could not be streamed.
 	Fail func(w http.ResponseWriter, r *http.Request, err error)
 	// WriteTimeout is how long one write may take before the reader is given
@@ -66,7 +66,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Fail(w, r, err)
 		return
 	}
-	stream, err := h.Open(r.Context(), r.PathValue("id"), q.after, q.untilIdle)
+	stream, err := h.Open(r.Context(), r.PathValue("id"), q)
 	switch {
 	case errors.Is(err, ErrNothingLeft):
 		w.WriteHeader(http.StatusNoContent)

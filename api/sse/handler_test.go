@@ -99,7 +99,7 @@ func serve(t *testing.T, c *connection, steps ...step) (failed error) {
 	stream := &script{t: t, steps: steps}
 	opened := 0
 	h := &Handler{
-		Open: func(context.Context, string, int64, bool) (Stream, error) {
+		Open: func(context.Context, string, Query) (Stream, error) {
 			opened++
 			return stream, nil
 		},

@@ -897,7 +897,13 @@ type ListEventsRequest struct {
 	// the session's last seq is refused with out_of_range.
 	After uint64 `protobuf:"varint,2,opt,name=after,proto3" json:"after,omitempty"`
 	// The most that is returned: 0 means 100, more than 500 is 500.
-	PageSize      int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageSize int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// Only events of these types; none means all. A type that there is not is
+	// refused.
+	Types []string `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	// Only emissions of this channel; empty means all. Without types, emissions
+	// are all that is returned.
+	Channel       string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -953,13 +959,31 @@ func (x *ListEventsRequest) GetPageSize() int32 {
 	return 0
 }
 
-// ListEventsResponse is one page. Go on with after = the last event's seq.
+func (x *ListEventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *ListEventsRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+// ListEventsResponse is one page. Go on with after = next_after.
 type ListEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The events, in order of seq.
+	// The events, in order of seq. With types or a channel there may be none, and
+	// more all the same.
 	Events []*Event `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// There were events above the last one when the page was read.
-	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// There were events above next_after when the page was read.
+	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	// The seq up to which the page says everything: without types and a channel
+	// that of its last event.
+	NextAfter     uint64 `protobuf:"varint,3,opt,name=next_after,json=nextAfter,proto3" json:"next_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1008,6 +1032,13 @@ func (x *ListEventsResponse) GetMore() bool {
 	return false
 }
 
+func (x *ListEventsResponse) GetNextAfter() uint64 {
+	if x != nil {
+		return x.NextAfter
+	}
+	return 0
+}
+
 // WatchEventsRequest asks to follow a session.
 type WatchEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1019,7 +1050,14 @@ type WatchEventsRequest struct {
 	// End the stream once everything is sent and no run is queued or running; one
 	// that waits for people is not. Otherwise it stays open until the client
 	// leaves.
-	UntilIdle     bool `protobuf:"varint,3,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
+	UntilIdle bool `protobuf:"varint,3,opt,name=until_idle,json=untilIdle,proto3" json:"until_idle,omitempty"`
+	// Only events of these types; none means all. A type that there is not is
+	// refused. The cursor is what it is without: that of the last event that was
+	// received misses nothing.
+	Types []string `protobuf:"bytes,4,rep,name=types,proto3" json:"types,omitempty"`
+	// Only emissions of this channel; empty means all. Without types, emissions
+	// are all that is sent.
+	Channel       string `protobuf:"bytes,5,opt,name=channel,proto3" json:"channel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1073,6 +1111,20 @@ func (x *WatchEventsRequest) GetUntilIdle() bool {
 		return x.UntilIdle
 	}
 	return false
+}
+
+func (x *WatchEventsRequest) GetTypes() []string {
+	if x != nil {
+		return x.Types
+	}
+	return nil
+}
+
+func (x *WatchEventsRequest) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
 }
 
 // WatchEventsResponse is one event, or a heartbeat.
@@ -1203,21 +1255,27 @@ const file_agentd_v1_session_service_proto_rawDesc = "" +
 	"\x10include_replaced\x18\x04 \x01(\bR\x0fincludeReplaced\"n\n" +
 	"\x14ListMessagesResponse\x12.\n" +
 	"\bmessages\x18\x01 \x03(\v2\x12.agentd.v1.MessageR\bmessages\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"e\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x01\n" +
 	"\x11ListEventsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x1b\n" +
-	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\"R\n" +
+	"\tpage_size\x18\x03 \x01(\x05R\bpageSize\x12\x14\n" +
+	"\x05types\x18\x04 \x03(\tR\x05types\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\"q\n" +
 	"\x12ListEventsResponse\x12(\n" +
 	"\x06events\x18\x01 \x03(\v2\x10.agentd.v1.EventR\x06events\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\bR\x04more\"h\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x12\x1d\n" +
+	"\n" +
+	"next_after\x18\x03 \x01(\x04R\tnextAfter\"\x98\x01\n" +
 	"\x12WatchEventsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x04R\x05after\x12\x1d\n" +
 	"\n" +
-	"until_idle\x18\x03 \x01(\bR\tuntilIdle\"=\n" +
+	"until_idle\x18\x03 \x01(\bR\tuntilIdle\x12\x14\n" +
+	"\x05types\x18\x04 \x03(\tR\x05types\x12\x18\n" +
+	"\achannel\x18\x05 \x01(\tR\achannel\"=\n" +
 	"\x13WatchEventsResponse\x12&\n" +
 	"\x05event\x18\x01 \x01(\v2\x10.agentd.v1.EventR\x05event2\xb2\x05\n" +
 	"\x0eSessionService\x12R\n" +
