@@ -24,6 +24,7 @@ type changes struct {
 	replaced  []replacedRow
 	calls     []callChange
 	approvals []approvalChange
+	emissions []emissionRow
 }
 
 type sessionChange struct {
@@ -177,6 +178,8 @@ func (p *projector) add(e event.Event, payload event.Payload) error {
 		}
 	case event.ToolExecuted:
 		p.finishStep(e)
+	case event.Emission:
+		p.emissions = append(p.emissions, emissionRow{seq: e.Seq})
 	}
 	p.addToRun(e, payload)
 	p.addToTurn(e, payload)

@@ -189,6 +189,7 @@ type projections struct {
 	decided     []row[approvalChange]
 	decisions   []row[decisionRow]
 	payloads    []row[payloadRow]
+	emissions   []row[emissionRow]
 	deleted     []row[request]
 }
 
@@ -240,6 +241,9 @@ func (p *projections) add(r *request) {
 			p.decided = append(p.decided, c)
 		}
 	}
+	for i := range r.changes.emissions {
+		p.emissions = append(p.emissions, row[emissionRow]{r, &r.changes.emissions[i]})
+	}
 	for i := range r.ledger.decisions {
 		p.decisions = append(p.decisions, row[decisionRow]{r, &r.ledger.decisions[i]})
 	}
@@ -271,6 +275,7 @@ func (p *projections) queue(b *pgx.Batch) {
 	queue(b, insertApprovals, p.asked, newApprovalArgs)
 	queue(b, insertDecisions, p.decisions, decisionArgs)
 	queue(b, insertPayloads, p.payloads, payloadArgs)
+	queue(b, insertEmissions, p.emissions, emissionArgs)
 	queue(b, erasePayloads, p.deleted, deletedArgs)
 }
 
