@@ -203,7 +203,7 @@ func (a *Attempt) emits(w *watcher, v *Verdict) *Failure {
 		return failf(outcomeOversize, "an envelope has %d bytes; at most %d are allowed", len(v.Envelope), MaxEnvelope)
 	case !utf8.Valid(v.Envelope) || !json.Valid(v.Envelope):
 		return failf(outcomeMalformed, "an envelope is no JSON document")
-	case !named.MatchString(v.Channel):
+	case !ValidName(v.Channel):
 		return failf(outcomeMalformed, "the name of a channel %s", nameRule)
 	}
 	a.emissions = append(a.emissions, Emission{

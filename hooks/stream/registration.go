@@ -70,6 +70,9 @@ var named = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$`)
 
 const nameRule = "must have 1 to 64 lower-case letters, digits, dots, dashes and underscores, with a letter or a digit at both ends"
 
+// ValidName reports whether an id, or a channel, may have that name.
+func ValidName(name string) bool { return named.MatchString(name) }
+
 // settled checks r and fills in what it leaves open. The error has no place yet.
 func (r Registration) settled() (Registration, *RegistrationError) {
 	r.Class = cmp.Or(r.Class, ClassMain)
@@ -78,7 +81,7 @@ func (r Registration) settled() (Registration, *RegistrationError) {
 		return r, &RegistrationError{ID: r.ID, Field: field, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case !named.MatchString(r.ID):
+	case !ValidName(r.ID):
 		return bad("ID", nameRule)
 	case !storable(r.Version):
 		return bad("Version", "must be UTF-8 without U+0000")
