@@ -130,9 +130,6 @@ func (a *Attempt) drop() {
 	}
 	clear(a.out)
 	a.out, a.emissions = nil, nil
-	for i := range a.watchers {
-		a.watchers[i].held = holding{}
-	}
 }
 
 // stop ends the answer in the name of w.

@@ -52,9 +52,6 @@ func (h *holding) add(c *Chunk, keep bool) {
 
 // release takes in that the observer has given back what it held of a block.
 func (h *holding) release(ref blockRef) {
-	if h.find(ref) == nil {
-		return
-	}
 	blocks, pieces := h.blocks[:0], h.pieces[:0]
 	for _, b := range h.blocks {
 		if b.blockRef != ref {

@@ -112,6 +112,17 @@ func TestAnEndMayEmitAndMayStop(t *testing.T) {
 	}
 }
 
+func TestWhatIsGivenBackAtTheEndMayStillBeStopped(t *testing.T) {
+	t.Parallel()
+	a := begin(t, scripted("h", stream.Hold(), stream.Amend(text("1", "secret"))), saying("halt", func(c stream.Chunk) stream.Verdict {
+		if c.Text == "secret" {
+			return stream.Stop("no")
+		}
+		return stream.Continue()
+	}))
+	expect(t, pushed(a, text("1", "secret"), finish()), "1=", "STOP")
+}
+
 // TestWhatIsHeldIsGivenBackAsItWasWhenTheObserverFails: in order, ahead of the
 // chunk, through the observers behind.
 func TestWhatIsHeldIsGivenBackAsItWasWhenTheObserverFails(t *testing.T) {
@@ -211,6 +222,13 @@ func TestHoldingHasLimits(t *testing.T) {
 		"the end is let pass": {verdicts: []stream.Verdict{stream.Hold()}, chunks: []stream.Chunk{text("1", "a"), finish()}, outcome: "malformed"},
 		"the end is let pass with an emission": {
 			verdicts: []stream.Verdict{stream.Hold(), stream.Emit("c", json.RawMessage("1"))}, chunks: []stream.Chunk{text("1", "a"), finish()}, outcome: "malformed",
+		},
+		"the end is let pass with a pause": {
+			verdicts: []stream.Verdict{stream.Hold(), stream.Throttle(1)}, chunks: []stream.Chunk{text("1", "a"), finish()}, outcome: "malformed",
+		},
+		"one of two blocks is given back": {
+			verdicts: []stream.Verdict{stream.Hold(), stream.Hold(), stream.Amend(text("1", "ac"))},
+			chunks:   []stream.Chunk{text("1", "a"), text("2", "b"), text("1", "c"), finish()}, outcome: "malformed",
 		},
 		"the end is held":    {verdicts: []stream.Verdict{stream.Continue(), stream.Hold()}, chunks: []stream.Chunk{text("1", "a"), finish()}, outcome: "malformed"},
 		"the finish is held": {verdicts: []stream.Verdict{stream.Hold()}, chunks: []stream.Chunk{finish()}, outcome: "malformed"},

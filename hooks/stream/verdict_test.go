@@ -269,7 +269,7 @@ func TestThrottleIsClampedPerChunkAndInAll(t *testing.T) {
 
 func TestStopSaysWhereAndWhy(t *testing.T) {
 	t.Parallel()
-	r := scripted("halt", stream.Continue(), stream.Continue(), stream.Hold(), stream.Stop("a\x00b\xff"+strings.Repeat("ü", 1000)))
+	r := scripted("halt", stream.Continue(), stream.Continue(), stream.Hold(), stream.Stop("a\x00b\xff."+strings.Repeat("ü", 1000)))
 	r.OnStop = stream.StopFallback
 	var ends []stream.Summary
 	before := stream.Registration{ID: "before", New: func(stream.Call) stream.Observer {
@@ -284,7 +284,7 @@ func TestStopSaysWhereAndWhy(t *testing.T) {
 		t.Fatalf("goes on: %+v", out)
 	}
 	s := *out.Stop
-	if want := "a\uFFFDb\uFFFD" + strings.Repeat("ü", 496); s.Reason != want {
+	if want := "a\uFFFDb\uFFFD." + strings.Repeat("ü", 495); s.Reason != want {
 		t.Errorf("reason of %d bytes, %q", len(s.Reason), s.Reason[:20])
 	}
 	s.Reason = ""

@@ -1,0 +1,250 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
+)
+
+// needle is what is looked for: patterns, joined to one program. It is not changed
+// once it is made.
+type needle struct {
+	prog   *syntax.Prog
+	window int
+	// begins are the instructions that may take the first character of a match, by
+	// the conditions that are met before it.
+	begins [allConditions + 1][]int
+}
+
+// allConditions are the conditions of patterns, such as \b.
+const allConditions = syntax.EmptyBeginLine | syntax.EmptyEndLine | syntax.EmptyBeginText | syntax.EmptyEndText |
+	syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
+
+const (
+	// maxPattern is how many bytes a pattern may have, maxNeedle how many
+	// instructions all of them may come to, one alone or together.
+	maxPattern = 1 << 10
+	maxNeedle  = 4_000
+)
+
+var errFoundEverywhere = errors.New("the pattern is found where there is nothing, so every answer would be stopped")
+
+// parsePattern reads a pattern whose program is not too large, which is counted
+// before anything is made of it: a few characters can stand for millions of
+// instructions.
+func parsePattern(pattern string) (*syntax.Regexp, error) {
+	if pattern == "" || len(pattern) > maxPattern {
+		return nil, fmt.Errorf("must have 1 to %d bytes", maxPattern)
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, fmt.Errorf("no regular expression that is taken here: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	}
+	if n := instructions(parsed); n > maxNeedle {
+		return nil, fmt.Errorf("the pattern comes to about %d instructions; at most %d are taken", n, maxNeedle)
+	}
+	return parsed, nil
+}
+
+// instructions is about how many the program of a pattern has.
+func instructions(re *syntax.Regexp) int {
+	n := max(len(re.Rune), 1)
+	if re.Op == syntax.OpCharClass {
+		n = 1
+	}
+	for _, sub := range re.Sub {
+		n = min(n+instructions(sub), 1<<30)
+	}
+	if re.Op == syntax.OpRepeat {
+		n = min(n*max(re.Min, re.Max, 1), 1<<30)
+	}
+	return n
+}
+
+// newNeedle joins patterns. Its error is about one of them, or all if that is -1.
+func newNeedle(parsed []*syntax.Regexp, window int) (n *needle, about int, err error) {
+	for i, p := range parsed {
+		if compiled(p, window).empty() {
+			return nil, i, errFoundEverywhere
+		}
+	}
+	n = compiled(&syntax.Regexp{Op: syntax.OpAlternate, Sub: parsed}, window)
+	if len(n.prog.Inst) > maxNeedle {
+		return nil, -1, fmt.Errorf("the patterns come to %d instructions; at most %d are taken", len(n.prog.Inst), maxNeedle)
+	}
+	return n, 0, nil
+}
+
+// compiled makes the program of one pattern.
+func compiled(p *syntax.Regexp, window int) *needle {
+	prog, _ := syntax.Compile(p.Simplify()) // it never fails
+	n := &needle{prog: prog, window: window}
+	s := n.search()
+	for met := range n.begins {
+		s.clear()
+		s.reach(thread{pc: prog.Start}, syntax.EmptyOp(met))
+		for _, t := range s.list {
+			n.begins[met] = append(n.begins[met], t.pc)
+		}
+	}
+	return n
+}
+
+// empty reports whether it may be found without a character.
+func (n *needle) empty() bool {
+	return n.search().reach(thread{pc: n.prog.Start}, allConditions)
+}
+
+// search looks for a needle in a text that comes in pieces. Of the text it keeps
+// nothing but where in the patterns matches may have come to, and the bytes of a
+// character that is not whole yet: it finds the same however the text is split.
+// It begins with [needle.search].
+type search struct {
+	n *needle
+	// prev is the last character, -1 at the beginning, and at how many bytes there
+	// were.
+	prev rune
+	at   int
+	// threads are where matches may have come to behind the last character, those
+	// that began last in front.
+	threads []thread
+	// list are the threads that wait for the next one. seen says of each
+	// instruction whether it was met in this step.
+	list []thread
+	seen []int
+	step int
+	// part is what of a character has come.
+	part []byte
+}
+
+// thread is a way in which a match may be going on. Of those that have come to the
+// same instruction, the one that began last is enough: it gives the shortest match.
+type thread struct {
+	pc    int
+	start int
+}
+
+func (n *needle) search() *search {
+	return &search{n: n, prev: -1, step: 1, seen: make([]int, len(n.prog.Inst))}
+}
+
+// take takes in more of the text and reports whether the needle is found.
+func (s *search) take(text string) bool {
+	for len(s.part) > 0 && text != "" {
+		s.part = append(s.part, text[0])
+		text = text[1:]
+		if s.drain(false) {
+			return true
+		}
+	}
+	for text != "" {
+		if !utf8.FullRuneInString(text) {
+			s.part = append(s.part, text...)
+			break
+		}
+		r, size := utf8.DecodeRuneInString(text)
+		if s.next(r, size) {
+			return true
+		}
+		text = text[size:]
+	}
+	return s.settled()
+}
+
+// end takes in that there is no more text.
+func (s *search) end() bool {
+	if s.drain(true) {
+		return true
+	}
+	return s.met(syntax.EmptyOpContext(s.prev, -1))
+}
+
+// drain takes in the characters that have become whole, or all bytes there are.
+func (s *search) drain(all bool) bool {
+	for len(s.part) > 0 && (all || utf8.FullRune(s.part)) {
+		r, size := utf8.DecodeRune(s.part)
+		if s.next(r, size) {
+			return true
+		}
+		s.part = append(s.part[:0], s.part[size:]...)
+	}
+	return false
+}
+
+// next takes in a character. It reports whether the needle was found before it.
+func (s *search) next(r rune, size int) bool {
+	conditions := syntax.EmptyOpContext(s.prev, r)
+	if len(s.threads) > 0 && s.met(conditions) {
+		return true
+	}
+	s.threads = s.threads[:0]
+	for _, pc := range s.n.begins[conditions] {
+		s.through(thread{pc, s.at}, r)
+	}
+	for _, t := range s.list {
+		s.through(t, r)
+	}
+	s.list = s.list[:0]
+	s.prev = r
+	s.at += size
+	return false
+}
+
+// through goes on with t behind r, if the instruction takes it.
+func (s *search) through(t thread, r rune) {
+	if in := &s.n.prog.Inst[t.pc]; in.MatchRune(r) {
+		s.threads = append(s.threads, thread{int(in.Out), t.start})
+	}
+}
+
+// settled reports whether the needle is found whatever comes next.
+func (s *search) settled() bool {
+	var conditions syntax.EmptyOp
+	if s.prev == '\n' {
+		conditions = syntax.EmptyBeginLine
+	}
+	return s.met(conditions)
+}
+
+// clear begins a step.
+func (s *search) clear() {
+	s.step++
+	s.list = s.list[:0]
+}
+
+// met reports whether a match has come to its end under conditions.
+func (s *search) met(conditions syntax.EmptyOp) bool {
+	s.clear()
+	for _, t := range s.threads {
+		if s.at-t.start <= s.n.window && s.reach(t, conditions) {
+			return true
+		}
+	}
+	return false
+}
+
+// reach follows t to the instructions that take a character, and reports whether
+// it came to the end of a pattern.
+func (s *search) reach(t thread, conditions syntax.EmptyOp) bool {
+	if s.seen[t.pc] == s.step {
+		return false
+	}
+	s.seen[t.pc] = s.step
+	in := &s.n.prog.Inst[t.pc]
+	switch in.Op {
+	case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+		s.list = append(s.list, t)
+	case syntax.InstFail:
+	case syntax.InstMatch:
+		return true
+	case syntax.InstAlt, syntax.InstAltMatch:
+		return s.reach(thread{int(in.Out), t.start}, conditions) || s.reach(thread{int(in.Arg), t.start}, conditions)
+	case syntax.InstCapture, syntax.InstNop:
+		return s.reach(thread{int(in.Out), t.start}, conditions)
+	case syntax.InstEmptyWidth:
+		return syntax.EmptyOp(in.Arg)&^conditions == 0 && s.reach(thread{int(in.Out), t.start}, conditions)
+	}
+	return false
+}
