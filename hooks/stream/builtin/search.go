@@ -16,6 +16,8 @@ type needle struct {
 	// begins are the instructions that may take the first character of a match, by
 	// the conditions that are met before it.
 	begins [allConditions + 1][]int
+	// ascii says of each instruction which characters below utf8.RuneSelf it takes.
+	ascii [][2]uint64
 }
 
 // allConditions are the conditions of patterns, such as \b.
@@ -80,13 +82,24 @@ func newNeedle(parsed []*syntax.Regexp, window int) (n *needle, about int, err e
 // compiled makes the program of one pattern.
 func compiled(p *syntax.Regexp, window int) *needle {
 	prog, _ := syntax.Compile(p.Simplify()) // it never fails
-	n := &needle{prog: prog, window: window}
+	n := &needle{prog: prog, window: window, ascii: make([][2]uint64, len(prog.Inst))}
 	s := n.search()
 	for met := range n.begins {
 		s.clear()
 		s.reach(thread{pc: prog.Start}, syntax.EmptyOp(met))
 		for _, t := range s.list {
 			n.begins[met] = append(n.begins[met], t.pc)
+		}
+	}
+	for pc := range prog.Inst {
+		switch in := &prog.Inst[pc]; in.Op {
+		case syntax.InstRune, syntax.InstRune1, syntax.InstRuneAny, syntax.InstRuneAnyNotNL:
+			for r := range rune(utf8.RuneSelf) {
+				if in.MatchRune(r) {
+					n.ascii[pc][r>>6] |= 1 << (r & 63)
+				}
+			}
+		default: // it takes none
 		}
 	}
 	return n
@@ -194,7 +207,8 @@ func (s *search) next(r rune, size int) bool {
 
 // through goes on with t behind r, if the instruction takes it.
 func (s *search) through(t thread, r rune) {
-	if in := &s.n.prog.Inst[t.pc]; in.MatchRune(r) {
+	in := &s.n.prog.Inst[t.pc]
+	if r < utf8.RuneSelf && s.n.ascii[t.pc][r>>6]&(1<<(r&63)) != 0 || r >= utf8.RuneSelf && in.MatchRune(r) {
 		s.threads = append(s.threads, thread{int(in.Out), t.start})
 	}
 }
