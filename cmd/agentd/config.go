@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/rules"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
@@ -45,6 +46,8 @@ type hookConfig struct {
 	// path is that of the config file, "" for none.
 	path  string
 	extra []part
+	// observers are asked behind those of the file.
+	observers []stream.Registration
 	// unasked says that nobody will be asked, so that secrets need not be there.
 	unasked bool
 	// counters count for guards; nil is a process without a database.
@@ -59,9 +62,16 @@ type configured struct {
 	// hooks are the parts as one.
 	hooks hooks.Hooks
 	rules *rules.Set
+	// observed are the observers in the order in which they are asked, observers
+	// what they are joined to.
+	observed  []observerEntry
+	observers *stream.Set
 	// files are those that were read, the config file first.
 	files []configFile
 }
+
+// set is all of them, with the digest that decisions name.
+func (c *configured) set() hooks.HookSet { return c.hooks.Set().With(c.observers.Hooks()...) }
 
 // part is some of the hooks, and where they were asked for.
 type part struct {
@@ -95,6 +105,10 @@ func (c hookConfig) read() (*configured, error) {
 	if c.path != "" {
 		r.config(c.path)
 	}
+	for _, reg := range c.observers {
+		r.out.observed = append(r.out.observed, observerEntry{Registration: reg, place: "extraObservers"})
+	}
+	r.observe()
 	if err := r.problems.Err(); err != nil {
 		return &configured{files: r.out.files}, err
 	}
@@ -144,7 +158,7 @@ func (r *configReader) config(path string) {
 		list(n)
 		r.add(n, r.rulesIn(path))
 	}
-	keys["hooks"] = r.hooks
+	keys["hooks"], keys["observers"] = r.hooks, r.observers
 	r.file.Fields(r.file.Root, "the config file", keys)
 }
 

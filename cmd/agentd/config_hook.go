@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,82 +13,26 @@ import (
 )
 
 const (
-	// maxEntries is how many entries the list hooks may have.
-	maxEntries     = 500
 	minHookTimeout = time.Millisecond
 	maxHookTimeout = 30 * time.Second
 )
 
-// hookEntry is one of the list hooks that is being read: a kind with what it is
-// configured with, and beside it keys that are common to kinds.
+// hookEntry is one of the list hooks that is being read.
 type hookEntry struct {
-	*configReader
-	node *yaml.Node // the entry
-	kind string
-	with *yaml.Node // what the kind is configured with
-	// common are the other keys of the entry.
-	common map[string]*yaml.Node
-	// opts are what they say.
+	listEntry
+	// opts are what the common keys say.
 	opts []hooks.Option
 }
 
-// errorAt notes what is wrong with a value of the entry. Path names it below the
-// kind, such as when[0].argument, "" for all of it; of a path that is not there the
-// place is that of as much of it as is.
-func (e *hookEntry) errorAt(path, format string, args ...any) {
-	at := e.with
-	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
-		next := yamlfile.Key(at, step)
-		if i, err := strconv.Atoi(step); err == nil && i < len(yamlfile.Items(at)) {
-			next = yamlfile.Items(at)[i]
-		}
-		if next == nil {
-			break
-		}
-		at = next
-	}
-	e.file.ErrorAt(at, format, args...)
-}
-
 // hooks reads the list of that name.
-func (r *configReader) hooks(n *yaml.Node) {
-	if n.Kind != yaml.SequenceNode {
-		r.file.ErrorAt(n, "expected hooks as a list, not %s", yamlfile.KindOf(n))
-		return
-	}
-	for i, one := range n.Content {
-		if i >= maxEntries {
-			r.file.ErrorAt(one, "there are more than %d hooks", maxEntries)
-			return
-		}
-		r.hook(one)
-	}
-}
+func (r *configReader) hooks(n *yaml.Node) { r.list(n, "hooks", r.hook) }
 
 func (r *configReader) hook(n *yaml.Node) {
-	e := &hookEntry{configReader: r, node: n, common: map[string]*yaml.Node{}}
-	kindNames := strings.Join(slices.Sorted(maps.Keys(hookKinds)), ", ")
-	known := map[string]func(*yaml.Node){}
-	for name := range hookKinds {
-		known[name] = func(with *yaml.Node) {
-			if e.kind != "" {
-				r.file.ErrorAt(n, "the hook is %s and %s; expected one of them", e.kind, name)
-				return
-			}
-			e.kind, e.with = name, with
-		}
+	entry, ok := r.entry(n, "a", "hook", slices.Collect(maps.Keys(hookKinds)), slices.Collect(maps.Keys(commonKeys)))
+	if ok {
+		e := &hookEntry{listEntry: entry}
+		e.register()
 	}
-	for name := range commonKeys {
-		known[name] = func(n *yaml.Node) { e.common[name] = n }
-	}
-	if !r.file.Fields(n, "a hook", known) {
-		return
-	}
-	if e.kind == "" {
-		r.file.ErrorAt(n, "the hook has no kind; expected one of %s", kindNames)
-		return
-	}
-	e.register()
 }
 
 // register makes the hooks of an entry and adds them.
@@ -110,9 +52,6 @@ func (e *hookEntry) register() {
 		}
 	})
 }
-
-// place is where the entry stands.
-func (e *hookEntry) place() string { return fmt.Sprintf("%s:%d", e.file.Name, e.node.Line) }
 
 func aboutCalls(h hooks.Hooks) bool {
 	return h.BeforeToolCall != nil || h.BeforeExecute != nil || h.AfterToolCall != nil

@@ -212,8 +212,18 @@ func TestTheConfigDocumentIsRightAndHasEveryKey(t *testing.T) {
 	example, _, _ := strings.Cut(rest, "```")
 	dir := configFiles(t, map[string]string{"agentd.yaml": example, "policies/refunds.yaml": "rules:" + shopRule("a")})
 	c, err := hookConfig{path: filepath.Join(dir, "agentd.yaml")}.read()
-	if err != nil || len(c.listed()) != 4 {
-		t.Errorf("%d hooks, %v", len(c.listed()), err)
+	if err != nil || len(c.listed()) != 4 || len(c.observed) != 1 {
+		t.Errorf("%d hooks, %d observers, %v", len(c.listed()), len(c.observed), err)
+	}
+	for name := range observerKinds {
+		if !strings.Contains(text, "\n| `"+name+"` |") {
+			t.Errorf("kind %s of observers is missing", name)
+		}
+	}
+	for name := range observerKeys {
+		if _, rest, _ := strings.Cut(text, "\n## Observers\n"); !regexp.MustCompile("(?m)^\\| [^|]*`" + name + "`").MatchString(rest) {
+			t.Errorf("key %s of observers is missing", name)
+		}
 	}
 	for name := range hookKinds {
 		if !strings.Contains(text, "\n| `"+name+"` |") {

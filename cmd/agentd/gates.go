@@ -38,7 +38,7 @@ func (f hookFlags) hookConfig() (hookConfig, error) {
 		}
 		c.flags = append(c.flags, placed(h, "--max-input-bytes"))
 	}
-	c.extra = append(c.extra, placed(extraHooks, "extraHooks"))
+	c.extra, c.observers = append(c.extra, placed(extraHooks, "extraHooks")), extraObservers
 	return c, nil
 }
 

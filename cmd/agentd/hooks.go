@@ -64,15 +64,22 @@ func (cmd hooksListCmd) Run(streams *std) error {
 	if err != nil {
 		return err
 	}
-	list := c.listed()
-	switch {
-	case cmd.JSON:
-		return printJSONLines(streams.out, list)
-	case len(list) == 0:
-		_, err = fmt.Fprintln(streams.out, "no hook is registered: nothing is asked at any gate (docs/config.md shows how to add one)")
-		return err
+	for _, problem := range misplaced(c.observed) {
+		fmt.Fprintln(streams.err, "warning: "+problem)
 	}
-	return printHooks(streams.out, list)
+	list := c.listed()
+	if cmd.JSON {
+		return printJSONLines(streams.out, append(list, c.listedObservers()...))
+	}
+	if len(list) == 0 {
+		_, err = fmt.Fprintln(streams.out, "no hook is registered: nothing is asked at any gate (docs/config.md shows how to add one)")
+	} else {
+		err = printHooks(streams.out, list)
+	}
+	if err == nil && len(c.observed) > 0 {
+		err = printObservers(streams.out, c.observed)
+	}
+	return err
 }
 
 // configured is what flags and files come to, where nobody is asked.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
@@ -52,6 +53,9 @@ var extraTools []loop.Tool
 // extraHooks stand behind those of flags and config file, and are there for the
 // same reason.
 var extraHooks hooks.Hooks
+
+// extraObservers stand behind those of the config file, for the same.
+var extraObservers []stream.Registration
 
 // node is one process of agentd.
 type node struct {

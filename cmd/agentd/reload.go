@@ -51,7 +51,7 @@ type reloader struct {
 // happens: at the start, and then whenever the files are others. The set is
 // stored before anybody is asked by it.
 func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause) error {
-	set := c.hooks.Set()
+	set := c.set()
 	before := ""
 	if r.asker != nil {
 		before = r.asker.HookSet
@@ -68,9 +68,12 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 		r.asker = &hooks.Asker{HookSet: set.Digest}
 	}
 	// Hooks of the same digest may have another secret.
-	r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker})
+	r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker, Observers: c.observers})
 	if r.config.path != "" {
-		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(set.Hooks), "hook_set", set.Digest, "before", before)
+		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(c.hooks.Set().Hooks), "observers", len(c.observed), "hook_set", set.Digest, "before", before)
+	}
+	for _, problem := range misplaced(c.observed) {
+		r.log.Warn("the config may not be meant", "problem", problem)
 	}
 	return nil
 }
