@@ -22,6 +22,9 @@ const (
 	// ActionWithhold puts [WithheldText] in the place of a tool's output. The
 	// hooks after it are not asked.
 	ActionWithhold Action = "withhold"
+	// ActionStop stands in the decisions of observers that have stopped a model's
+	// answer. No gate takes it.
+	ActionStop Action = "stop"
 )
 
 // rank orders the actions by strength, the strongest last; 0 is no action.

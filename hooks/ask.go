@@ -330,7 +330,7 @@ func (s *asking[In, Out]) overrule(decisions []Decision) {
 			d.Effective = s.verdict.Action == ActionAsk
 		case ActionHandled, ActionTerminate:
 			d.Effective = s.verdict.Action == d.Action && s.decider == d.Index
-		case ActionContinue, ActionTransform, ActionBlock, ActionWithhold:
+		case ActionContinue, ActionTransform, ActionBlock, ActionWithhold, ActionStop:
 		}
 	}
 }

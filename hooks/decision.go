@@ -98,6 +98,11 @@ func DecisionID(ctx context.Context) string {
 // decisionSpace is the namespace of decision ids. It is never changed.
 var decisionSpace = [16]byte{0x6b, 0x1c, 0x8a, 0x0e, 0x2d, 0x53, 0x4f, 0x7a, 0x9b, 0x64, 0x0d, 0xe1, 0xc5, 0x3f, 0x72, 0xa9}
 
+// DecisionID is the id of what the hook at that place of the chain says at p.
+func (p Position) DecisionID(phase Phase, index int, hookID string) string {
+	return decisionID(p, phase, index, hookID)
+}
+
 // decisionID names the answer of a hook at a position.
 func decisionID(p Position, phase Phase, index int, hookID string) string {
 	var name []byte

@@ -2,7 +2,6 @@ package loop
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -29,6 +28,13 @@ type answer struct {
 	finish  *stream.Finish
 	err     error
 	done    bool
+	// stop is set if an observer has stopped the answer, reports what observers
+	// did, once they have ended. left says that they hang: nothing more is heard.
+	stop    *stream.Stopped
+	reports []stream.Report
+	left    bool
+	// usage is what the provider had said when the answer was stopped.
+	usage stream.Usage
 	// decisions are what hooks said of the answer and nobody has taken yet,
 	// refused why they do not want it read.
 	decisions []hooks.Decision
@@ -48,6 +54,8 @@ type block struct {
 	call stream.CallStart
 	// changed says that CleanText changed something in it.
 	changed bool
+	// emitted is set for what an observer emitted, which is only ever pending.
+	emitted *event.Emission
 }
 
 func newAnswer(attempt int, prices Prices) *answer {
@@ -59,12 +67,18 @@ func newAnswer(attempt int, prices Prices) *answer {
 func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.refused != nil {
+	return a.taken(c)
+}
+
+// taken is add for who has the lock.
+func (a *answer) taken(c stream.Chunk) (full bool, err error) {
+	if a.refused != nil || a.left {
 		return false, errRefused
 	}
 	switch c.Kind {
 	case stream.KindFinish:
-		a.finish = &c.Finish
+		finish := c.Finish // so that not every chunk escapes
+		a.finish = &finish
 		return false, nil
 	case stream.KindToolCall:
 		name, changedName := event.CleanText(c.Call.Name)
@@ -73,7 +87,7 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 			lane: stream.LaneToolArguments, id: c.BlockID, call: stream.CallStart{Name: name, ProviderID: id},
 			changed: changedName || changedID,
 		})
-		return false, nil
+		c.Lane = stream.LaneToolArguments
 	case stream.KindDelta, stream.KindEnd: // the latter is for observers and has no text
 	}
 	text, changed := event.CleanText(c.Text)
@@ -82,7 +96,7 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	}
 	b := a.block(c)
 	if b == nil {
-		return false, fmt.Errorf("the model sent arguments for a call that it had not opened (block %q)", c.BlockID)
+		return false, errNotOpened
 	}
 	b.changed = b.changed || changed
 	b.text = append(b.text, text...)
@@ -94,6 +108,9 @@ func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	notice(a.ready)
 	return a.size >= maxPending, nil
 }
+
+// errNotOpened does not say which call: its name is the provider's text.
+var errNotOpened = errors.New("the model sent arguments for a call that it had not opened")
 
 // block finds the chunk's block; texts open theirs, calls must be open.
 func (a *answer) block(c stream.Chunk) *block {
@@ -112,7 +129,7 @@ func (a *answer) block(c stream.Chunk) *block {
 // wait adds text to what is not durable yet.
 func (a *answer) wait(c stream.Chunk, text string, changed bool) {
 	n := len(a.pending)
-	if n == 0 || a.pending[n-1].lane != c.Lane || a.pending[n-1].id != c.BlockID {
+	if n == 0 || a.pending[n-1].lane != c.Lane || a.pending[n-1].id != c.BlockID || a.pending[n-1].emitted != nil {
 		a.pending = append(a.pending, block{lane: c.Lane, id: c.BlockID})
 		n++
 	}
@@ -125,6 +142,9 @@ func (a *answer) wait(c stream.Chunk, text string, changed bool) {
 func (a *answer) end(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.left {
+		return
+	}
 	a.err, a.done = err, true
 	notice(a.ready)
 }
@@ -152,12 +172,16 @@ func (a *answer) takeDecisions() []hooks.Decision {
 	return taken
 }
 
-// take returns the deltas that are not durable yet, and whether the answer
-// has ended.
+// take returns the deltas that are not durable yet, with what observers emitted
+// between them, and whether the answer has ended.
 func (a *answer) take() (deltas []event.Payload, done bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, p := range a.pending {
+		if p.emitted != nil {
+			deltas = append(deltas, *p.emitted)
+			continue
+		}
 		deltas = append(deltas, event.AssistantDelta{
 			Attempt: a.attempt, Lane: p.lane, BlockID: p.id, Text: string(p.text), Sanitized: p.changed,
 		})
@@ -205,7 +229,7 @@ func (a *answer) completed(newID func() string) []event.Payload {
 func (a *answer) spent() (*stream.Usage, *event.Cost) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var u stream.Usage
+	u := believed(a.usage)
 	var me *ModelError
 	if errors.As(a.err, &me) {
 		u = believed(me.Usage)

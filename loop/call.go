@@ -3,9 +3,7 @@ package loop
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
-	"runtime/debug"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -23,43 +21,47 @@ func (r *runner) callModel(ctx context.Context) error {
 	t, _ := r.run().Turn()
 	r.startTurn(ctx, t.Attempt > 1)
 	callCtx, stop := context.WithCancel(ctx)
-	ans := newAnswer(t.Attempt, r.engine.Agents[r.run().Agent].Prices)
+	ans := newAnswer(t.Attempt, r.agent().Prices)
 	pulled := make(chan struct{})
-	chunks := r.stream(callCtx, t, ans)
+	chunks, w := r.stream(callCtx, t, ans), r.watch(t)
 	go func() {
 		defer close(pulled)
-		ans.end(pull(callCtx, chunks, ans))
+		w.read(callCtx, chunks, ans)
 	}()
-	err := r.follow(ctx, ans)
+	err := r.follow(ctx, ans, w)
 	stop()
 	r.join(pulled, "model call")
 	if len(r.facts) == 0 {
 		// It was cut off: what hooks said of an answer of which nothing was
 		// shown leads to nothing.
 		r.cut, r.rulings = void(append(r.rulings, ans.takeDecisions()...)), nil
+		r.cut = append(r.cut, r.observed(t, ans.takeReports(), false)...)
 	}
 	return err
 }
 
-// pull reads the model into ans. A panic in an adapter fails the call and not
-// the worker.
-func pull(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], ans *answer) (err error) {
+// pull reads the model into what takes its chunks. A panic in an adapter fails the
+// call and not the worker.
+func pull(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], take func(stream.Chunk) (full bool, err error), room <-chan struct{}) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("model panicked: %v\n%s", v, debug.Stack())
+			err = panicked(v)
 		}
 	}()
 	for c, err := range chunks {
 		if err != nil {
 			return err
 		}
-		full, err := ans.add(c)
-		if err != nil {
+		full, err := take(c)
+		switch {
+		case errors.Is(err, errNotOpened), errors.Is(err, errWentOn):
 			return &ModelError{Message: err.Error()}
+		case err != nil:
+			return err
 		}
 		if full {
 			select {
-			case <-ans.room:
+			case <-room:
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -69,7 +71,9 @@ func pull(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], ans *answe
 }
 
 // follow makes the answer durable until it ends or the run must stop.
-func (r *runner) follow(ctx context.Context, ans *answer) error {
+func (r *runner) follow(ctx context.Context, ans *answer, w *watch) error {
+	ticks, stop := w.ticks()
+	defer stop()
 	for {
 		select {
 		case <-ans.ready:
@@ -80,7 +84,7 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 			r.facts = deltas
 			r.rulings = append(r.rulings, ans.takeDecisions()...)
 			if done {
-				r.facts = append(r.facts, r.outcome(ans)...)
+				r.conclude(ans)
 				return nil
 			}
 			if err := r.record(ctx); err != nil {
@@ -94,6 +98,10 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 		case <-r.recheck:
 			if err := r.catchCancel(ctx); err != nil {
 				return err
+			}
+		case <-ticks:
+			if r.leaveObservers(ans, w) {
+				return nil
 			}
 		case <-r.expiry:
 			r.expired = true
@@ -109,6 +117,32 @@ func (r *runner) follow(ctx context.Context, ans *answer) error {
 	}
 }
 
+// leaveObservers ends an answer whose observers hang, if they do.
+func (r *runner) leaveObservers(ans *answer, w *watch) bool {
+	in, yes := w.hangs()
+	if !yes {
+		return false
+	}
+	s := w.hung(in)
+	if !ans.leave(s) {
+		return false // it has come back after all
+	}
+	r.log.Error("left behind: an observer does not come back", "observer", s.Observer, "epoch", r.epoch, "seq", r.state.LastSeq)
+	r.facts, _ = ans.take()
+	r.rulings = append(r.rulings, ans.takeDecisions()...)
+	r.rulings = append(r.rulings, r.hung(in, ans.stop)...)
+	r.conclude(ans)
+	return true
+}
+
+// conclude adds how an answer ended to the facts, and what its observers did to the
+// rulings.
+func (r *runner) conclude(ans *answer) {
+	t, _ := r.run().Turn()
+	r.facts = append(r.facts, r.outcome(ans)...)
+	r.rulings = append(r.rulings, r.observed(t, ans.takeReports(), true)...)
+}
+
 // outcome turns the end of an answer into facts. A failed call is made again
 // if nothing was shown and the policy allows it; else it fails the run and
 // keeps what was shown.
@@ -118,6 +152,8 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 	switch {
 	case ans.refused != nil:
 		fail = blockedRun(*ans.refused)
+	case ans.stop != nil:
+		return r.stoppedBy(ans, *ans.stop)
 	case ans.err == nil && ans.finish != nil:
 		return ans.completed(r.engine.NewID)
 	case ans.err == nil:

@@ -1,9 +1,11 @@
 package loop
 
 import (
+	"context"
 	"maps"
 	"slices"
 
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -31,4 +33,20 @@ func ShowAll(deltas []event.AssistantDelta) *Shown {
 		s = s.with(d)
 	}
 	return s
+}
+
+// ReadObserved reads n chunks of one byte as a model call does, with set observing,
+// and lets nobody take them.
+func ReadObserved(set *stream.Set, n int) {
+	var w *watch
+	if set != nil {
+		w = &watch{set: set, call: stream.Call{Class: stream.ClassMain}}
+	}
+	w.read(context.Background(), func(yield func(stream.Chunk, error) bool) {
+		for range n {
+			if !yield(stream.Chunk{Lane: stream.LaneText, BlockID: "0", Text: "a"}, nil) {
+				return
+			}
+		}
+	}, newAnswer(1, Prices{}))
 }

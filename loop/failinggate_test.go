@@ -149,7 +149,7 @@ func failsClosed(t *testing.T, gate hooks.Gate, outcome hooks.Outcome, set hooks
 			t.Errorf("result %+v; want it withheld", got)
 		}
 	case hooks.GateBeforeInput, hooks.GateBeforeRunStart, hooks.GateTransformContext,
-		hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse:
+		hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse, hooks.GateOnChunk, hooks.GateOnEnd:
 	}
 	rec := ledger(b, id)
 	if len(rec) != 1 || rec[0].Gate != gate || rec[0].Outcome != outcome || rec[0].FailedOpen || rec[0].ReasonCode != "hook."+string(outcome) ||

@@ -138,6 +138,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	d.add(st.write[:request]...)
 	req, _ := st.write[request].(event.ModelRequested)
 	t, _ := d.run().Turn()
+	agent, _ = agent.answering(d.run())
 	system, messages := modelContext(agent, d.state, d.run())
 	in := hooks.TransformContext{RunRef: r.ref(), Turn: t.No, Attempt: req.Attempt, System: system, Messages: messages}
 	p := r.position(hooks.GateTransformContext, t.No, r.callOf(t.No), req.Attempt)

@@ -48,9 +48,13 @@ func (l Limits) exceeded(r Run) (event.RunFailed, bool) {
 		}
 	}
 	if l.Turns > 0 && turns >= l.Turns {
+		why := "while the model still asked for tools"
+		if t, _ := r.Turn(); t.Stop != nil {
+			why = "and the last answer was stopped by " + t.Stop.Observer
+		}
 		return event.RunFailed{
 			Reason: event.FailTurnLimit,
-			Error:  fmt.Sprintf("the run was ended after %d turns, the limit of its agent, while the model still asked for tools", turns),
+			Error:  fmt.Sprintf("the run was ended after %d turns, the limit of its agent, %s", turns, why),
 		}, true
 	}
 	if started, refused := r.toolCalls(); l.ToolCalls > 0 && refused > 0 && started+refused > l.ToolCalls {

@@ -190,6 +190,21 @@ type Fallback struct {
 	Prices    Prices
 }
 
+// answering is the agent with the model that answers in r from now on; ok is false
+// if none is left.
+func (a Agent) answering(r Run) (answering Agent, ok bool) {
+	n := r.stops(stream.StopFallback)
+	if n == 0 {
+		return a, true
+	}
+	if n > len(a.Fallbacks) {
+		return a, false
+	}
+	f := a.Fallbacks[n-1]
+	a.Model, a.ModelName, a.Prices = f.Model, f.ModelName, f.Prices
+	return a, true
+}
+
 // UnknownPolicy is what becomes of a call whose tool was started and
 // interrupted, and is not declared idempotent: it may have taken effect.
 type UnknownPolicy string

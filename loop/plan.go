@@ -111,16 +111,19 @@ func (p planner) proceed(r Run) step {
 	if fail, ok := p.agent.Limits.spent(r); ok && t.goesOn() {
 		return step{write: limited(p.newID, r, fail), act: actEnd}
 	}
+	if _, ok := p.agent.answering(r); !ok && t.goesOn() {
+		return step{write: append(closing(p.newID, r, string(event.FailStopped)), noModelLeft(r)), act: actEnd}
+	}
 	switch t.Status {
 	case TurnNone:
-		st := p.newTurn()
+		st := p.newTurn(r)
 		st.gates = gatesRun
 		return st
 	case TurnOpen:
-		return p.callModel(t.Attempt + 1)
+		return p.callModel(r, t.Attempt+1)
 	case TurnCalling:
 		// The call was cut in the middle. What it showed is void.
-		st := p.callModel(t.Attempt + 1)
+		st := p.callModel(r, t.Attempt+1)
 		st.write = append([]event.Payload{event.AssistantDiscarded{Attempt: t.Attempt, Reason: discardInterrupted}}, st.write...)
 		return st
 	case TurnAnswered:
@@ -129,11 +132,14 @@ func (p planner) proceed(r Run) step {
 		}
 		return p.endTurn(r, t)
 	case TurnCompleted, TurnStopped:
-		// The last word only of a run that failed there and is taken up again:
-		// both are written together with what follows.
 		if t.Superseded {
-			return p.newTurn()
+			return p.newTurn(r)
 		}
+		if t.Status == TurnStopped && t.Stop != nil {
+			return p.endStopped(r, t)
+		}
+		// Else the last word only of a run that failed there and is taken up again:
+		// both are written together with what follows.
 		if r.Retries > 0 && t.Status == TurnCompleted {
 			return p.nextTurn(r)
 		}
@@ -153,22 +159,23 @@ func (t Turn) goesOn() bool {
 	case TurnAnswered:
 		return !t.settled()
 	case TurnStopped:
-		return t.Superseded
+		return t.Superseded || t.Stop.asksAgain()
 	case TurnNone, TurnCompleted:
 	}
 	return false
 }
 
-func (p planner) newTurn() step {
-	st := p.callModel(1)
+func (p planner) newTurn(r Run) step {
+	st := p.callModel(r, 1)
 	st.write = append([]event.Payload{event.TurnStarted{}}, st.write...)
 	return st
 }
 
 // callModel leaves the request to be completed with what the gates make of it.
-func (p planner) callModel(attempt int) step {
+func (p planner) callModel(r Run, attempt int) step {
+	agent, _ := p.agent.answering(r)
 	return step{
-		write: []event.Payload{event.ModelRequested{Attempt: attempt, Model: p.agent.ModelName}},
+		write: []event.Payload{event.ModelRequested{Attempt: attempt, Model: agent.ModelName}},
 		act:   actCallModel, gates: gatesModel,
 	}
 }
@@ -187,7 +194,7 @@ func (p planner) nextTurn(r Run) step {
 	if fail, ok := p.agent.Limits.exceeded(r); ok {
 		return step{write: []event.Payload{fail}, act: actEnd}
 	}
-	return p.newTurn()
+	return p.newTurn(r)
 }
 
 // refused is the result of a call that no gate is asked about.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -117,10 +118,20 @@ func (c modelCall) withoutValues(text string) string {
 func written(model ProviderModel, req ModelRequest) (p ProviderRequest, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("model panicked: %v\n%s", v, debug.Stack())
+			err = panicked(v)
 		}
 	}()
 	return model.Request(req)
+}
+
+// panicked is that an adapter has panicked. What with is told only where the
+// runtime says it: other values may hold what the model wrote.
+func panicked(v any) error {
+	why := fmt.Sprintf("a %T", v)
+	if e, ok := v.(runtime.Error); ok {
+		why = e.Error()
+	}
+	return fmt.Errorf("model panicked with %s\n%s", why, debug.Stack())
 }
 
 func (r *runner) modelRequest(agent Agent, turn, attempt int) ModelRequest {
@@ -133,7 +144,7 @@ func (r *runner) modelRequest(agent Agent, turn, attempt int) ModelRequest {
 // stream prepares the call; the adapter is entered when the sequence is
 // read.
 func (r *runner) stream(ctx context.Context, t Turn, ans *answer) iter.Seq2[stream.Chunk, error] {
-	agent, call := r.engine.Agents[r.run().Agent], r.context
+	agent, call := r.agent(), r.context
 	req := r.modelRequest(agent, t.No, t.Attempt)
 	received := r.received(t, ans)
 	return func(yield func(stream.Chunk, error) bool) {

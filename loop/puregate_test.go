@@ -72,6 +72,7 @@ func lookedUp(t *testing.T, at []hooks.Gate, pure func(hooks.Gate) bool) *gated 
 			h.BeforeExecute = all.BeforeExecute
 		case hooks.GateAfterToolCall:
 			h.AfterToolCall = all.AfterToolCall
+		case hooks.GateOnChunk, hooks.GateOnEnd: // no hook is asked there
 		}
 	}
 	g.Use(declared(h, pure))

@@ -43,7 +43,7 @@ func ponders(gate hooks.Gate, opts ...hooks.Option) hooks.Hooks {
 			think()
 			return hooks.AfterToolCallResult{Action: hooks.ActionWithhold}, nil
 		}, opts...)}
-	case hooks.GateBeforeInput, hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse:
+	case hooks.GateBeforeInput, hooks.GateBeforeProviderHeaders, hooks.GateBeforeProviderRequest, hooks.GateAfterProviderResponse, hooks.GateOnChunk, hooks.GateOnEnd:
 	}
 	panic("no such gate in a run: " + gate)
 }

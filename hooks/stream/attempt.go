@@ -18,6 +18,8 @@ type Attempt struct {
 	// asked is when the observers were last asked, in nanoseconds from began and
 	// one more; 0 while they are not at work.
 	asked atomic.Int64
+	// at is the index of the one that was asked last.
+	at atomic.Int32
 	// last is what the clock showed last.
 	last time.Time
 
@@ -161,6 +163,7 @@ func (a *Attempt) End(how Ending) []Report {
 	reports := make([]Report, len(a.watchers))
 	for i := range a.watchers {
 		w := &a.watchers[i]
+		a.at.Store(int32(w.report.Index))
 		if w.observer != nil && !w.ended(Summary{Ending: how, Chunks: a.chunks, Usage: a.usage}) {
 			w.report.Failure = &Failure{Outcome: outcomePanic, Text: "it panicked in OnEnd", Chunk: a.chunks}
 		}

@@ -102,6 +102,7 @@ func (a *Attempt) without(i int, f *Failure, at time.Duration) bool {
 // ask asks one observer about c and returns what goes on of it.
 func (a *Attempt) ask(w *watcher, c Chunk) (Chunk, fate, *Failure) {
 	w.enter(&c)
+	a.at.Store(int32(w.report.Index))
 	v, ok := w.seen(c)
 	took := a.tick()
 	if !ok {

@@ -173,6 +173,17 @@ func (b *Bench) Use(h hooks.Hooks) {
 	b.Engine.Asker = &hooks.Asker{HookSet: h.Set().Digest}
 }
 
+// Observe has the answers of the model observed, besides what was given to Use.
+func (b *Bench) Observe(t testing.TB, regs ...stream.Registration) {
+	t.Helper()
+	set, err := stream.NewSet(regs...)
+	if err != nil {
+		t.Fatalf("observers: %v", err)
+	}
+	b.Engine.Observers = set
+	b.Engine.Asker = &hooks.Asker{HookSet: b.Engine.Hooks.Set().With(set.Hooks()...).Digest}
+}
+
 // Session creates a session.
 func (b *Bench) Session(t testing.TB) string {
 	t.Helper()
