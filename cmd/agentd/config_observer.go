@@ -47,6 +47,8 @@ const (
 // observerKinds are what an entry of the list observers may be. Another kind is a
 // config with yaml tags, its constructor, a line here and one in docs/config.md.
 var observerKinds = map[string]observerKind{
+	"halt_on_pattern":        {observerOf(builtin.HaltOnPattern), anywhere},
+	"metrics":                {observerOf(builtin.Metrics), behindRedact},
 	"normalize_tool_dialect": {observerOf(builtin.NormalizeToolDialect), beforeRedact},
 }
 

@@ -36,6 +36,12 @@ observers:
     tenants: [x, y]
     on_stop: retry
     on_failure: stop
+  - halt_on_pattern:
+    on_stop: fallback
+  - halt_on_pattern: {patterns: x+y, lanes: [reasoning, tool_arguments], window: 16384, reason: No x.}
+    id: no-x
+  - metrics: {channel: numbers}
+    calls: compaction
 `,
 		"both.yaml": "hooks: [{deny_tools: {tools: x}}]\n" + oneDialect,
 	})
@@ -46,6 +52,9 @@ no hook is registered: nothing is asked at any gate (docs/config.md shows how to
 # OBSERVER CALLS ON STOP ON FAILURE REDACTS ONLY DEFINED
 1 normalize-tool-dialect@1 main end_turn detach no - agentd.yaml:3
 2 some-tools@1 * retry stop no agents=demo tenants=x,y agentd.yaml:4
+3 halt-on-pattern@1 main fallback detach no - agentd.yaml:11
+4 no-x@1 main end_turn detach no - agentd.yaml:13
+5 metrics@1 compaction end_turn detach no - agentd.yaml:15
 `
 	if got := "\n" + spaced(out); code != 0 || said != "" || got != want {
 		t.Errorf("exit code %d, said %q, printed%s", code, said, got)
@@ -56,16 +65,22 @@ no hook is registered: nothing is asked at any gate (docs/config.md shows how to
 	}
 	code, out, said = runAgentd(t, options{dir: dir}, "hooks", "list", "--json")
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	if code != 0 || said != "" || len(lines) != 4 {
+	if code != 0 || said != "" || len(lines) != 10 {
 		t.Fatalf("exit code %d, said %q, printed\n%s", code, said, out)
 	}
-	for i, want := range []string{`"position":1,"gate":"OnChunk","id":"normalize-tool-dialect"`, `"position":2,"gate":"OnChunk","id":"some-tools"`, `"position":1,"gate":"OnEnd"`, `"position":2,"gate":"OnEnd"`} {
+	for i, want := range map[int]string{
+		0: `"position":1,"gate":"OnChunk","id":"normalize-tool-dialect"`, 1: `"position":2,"gate":"OnChunk","id":"some-tools"`, 4: `"position":5,"gate":"OnChunk","id":"metrics"`,
+		5: `"position":1,"gate":"OnEnd"`, 9: `"position":5,"gate":"OnEnd","id":"metrics"`,
+	} {
 		if !strings.Contains(lines[i], want) || !strings.Contains(lines[i], `"kind":"observer"`) || !strings.Contains(lines[i], `"defined":"agentd.yaml:`) {
 			t.Errorf("line %d: %s", i, lines[i])
 		}
 	}
 	if !strings.Contains(lines[1], `\"class\":\"*\",\"on_stop\":\"retry\"`) || !strings.Contains(lines[1], `\"tools\":[\"a\",\"b*\"]`) {
 		t.Errorf("what is stored: %s", lines[1])
+	}
+	if !strings.Contains(lines[3], `\"patterns\":[\"x+y\"],\"lanes\":[\"reasoning\",\"tool_arguments\"],\"window\":16384,\"reason\":\"No x.\"`) || !strings.Contains(lines[4], `\"channel\":\"numbers\"`) {
+		t.Errorf("what is stored: %s\n%s", lines[3], lines[4])
 	}
 }
 
@@ -143,6 +158,14 @@ func TestObserversThatCannotBeMeantAreRefused(t *testing.T) {
 		"observers: [~]": "expected an observer as a mapping, not nothing",
 		"observers: [{normalize_tool_dialect: {tools: {}}}]":                                "expected tools as a text, not a mapping",
 		"observers: [{normalize_tool_dialect: {tools: " + strings.Repeat("x", 2000) + "}}]": "tools[0]: must be a glob of 1 to 1024 bytes",
+		"observers: [{halt_on_pattern: {patterns: [a, \"b(\"]}}]":                           "c.yaml:1:46: patterns[1]: ",
+		"observers: [{halt_on_pattern: {patterns: \"\"}}]":                                  "c.yaml:1:42: expected patterns; it is empty",
+		"observers: [{halt_on_pattern: {lanes: [text, speech]}}]":                           "c.yaml:1:46: lanes[1]: \"speech\" is none of text, reasoning and tool_arguments",
+		"observers: [{halt_on_pattern: {window: 0}}]":                                       "c.yaml:1:40: window is 0; expected a number from 1",
+		"observers: [{halt_on_pattern: {window: 16385}}]":                                   "c.yaml:1:40: window: must be 1 to 16384 bytes",
+		"observers: [{halt_on_pattern: {patterns: '((a{100}){100}){100}'}}]":                "c.yaml:1:42: patterns[0]: ",
+		"observers: [{metrics: {channel: Numbers}}]":                                        "c.yaml:1:33: channel: must have 1 to 64",
+		"observers: [{metrics: {}, halt_on_pattern: {}}]":                                   "the observer is ",
 	} {
 		path := filepath.Join(configFiles(t, map[string]string{"c.yaml": text}), "c.yaml")
 		c, err := hookConfig{path: path}.read()

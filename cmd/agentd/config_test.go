@@ -212,7 +212,7 @@ func TestTheConfigDocumentIsRightAndHasEveryKey(t *testing.T) {
 	example, _, _ := strings.Cut(rest, "```")
 	dir := configFiles(t, map[string]string{"agentd.yaml": example, "policies/refunds.yaml": "rules:" + shopRule("a")})
 	c, err := hookConfig{path: filepath.Join(dir, "agentd.yaml")}.read()
-	if err != nil || len(c.listed()) != 4 || len(c.observed) != 1 {
+	if err != nil || len(c.listed()) != 4 || len(c.observed) != 3 {
 		t.Errorf("%d hooks, %d observers, %v", len(c.listed()), len(c.observed), err)
 	}
 	for name := range observerKinds {

@@ -21,7 +21,7 @@ type HaltOnPatternConfig struct {
 	Lanes []stream.Lane `json:"lanes,omitempty" yaml:"lanes"`
 	// Window is how many bytes may be between the ends of what is found, at most
 	// [MaxHaltWindow]; 0 is 4 KiB. What is longer is not found.
-	Window int `json:"window,omitempty" yaml:"window"`
+	Window int `json:"window,omitempty" yaml:"window,positive"`
 	// Reason is what is said to people, and to a model that is asked again; ""
 	// says that the answer matched a pattern.
 	Reason string `json:"reason,omitempty" yaml:"reason"`
