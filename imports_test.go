@@ -43,8 +43,12 @@ var importRules = []importRule{
 		from: []string{"hooks/stream/builtin/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/stream", "hooks/pattern"},
 	},
 	{
-		name: "hooks/guard imports only hooks and the standard library",
-		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
+		name: "hooks/pattern imports only the standard library",
+		from: []string{"hooks/pattern/..."}, deny: []string{"...", "ext:*"},
+	},
+	{
+		name: "hooks/guard imports only hooks, hooks/pattern and the standard library",
+		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/pattern"},
 	},
 	{
 		name: "hooks/observe imports only hooks and the standard library",
@@ -60,8 +64,8 @@ var importRules = []importRule{
 		deny: []string{"ext:github.com/prometheus"},
 	},
 	{
-		name: "hooks/rules imports only hooks and hooks/yamlfile",
-		from: []string{"hooks/rules/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/yamlfile"},
+		name: "hooks/rules imports only hooks, hooks/pattern and hooks/yamlfile",
+		from: []string{"hooks/rules/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/pattern", "hooks/yamlfile"},
 	},
 	{
 		name: "hooks/yamlfile imports nothing of this module",
@@ -163,11 +167,11 @@ const (
 // families are the packages whose direct children are siblings.
 var families = []string{"hooks", "loop", "loop/model", "loop/tool", "store", "api"}
 
-// sharedSibling reports what siblings may import: vocabularies, what all models
+// sharedSibling reports what siblings may import: vocabularies, patterns, what all models
 // over HTTP do alike, how files are read, and the SDK that the plugin host serves.
 func sharedSibling(family, from, to string) bool {
 	switch family + "/" + to {
-	case "loop/event", "api/gen", "loop/model/wire", "hooks/yamlfile":
+	case "loop/event", "api/gen", "loop/model/wire", "hooks/pattern", "hooks/yamlfile":
 		return true
 	case "hooks/plugin":
 		return from == "pluginhost"
@@ -334,6 +338,8 @@ func TestImportRules(t *testing.T) {
 		{"hooks/stream/a.go", local("loop"), true},
 		{"hooks/guard/a.go", local("hooks"), false},
 		{"hooks/guard/a.go", local("hooks/rules"), true},
+		{"hooks/guard/a.go", local("hooks/pattern"), false},
+		{"hooks/pattern/a.go", local("hooks"), true},
 		{"hooks/guard/a.go", "github.com/google/uuid", true},
 		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 )
 
 // Condition is about one argument of a call. Exactly one of the comparisons is
@@ -75,7 +77,7 @@ func (c Condition) compile(guard, field string) (condition, error) {
 			return n.compare(limit) > 0, ok
 		}
 	case c.Matches != "":
-		re, err := compile(c.Matches)
+		re, err := pattern.Compile(c.Matches)
 		if err != nil {
 			return bad(".matches", "%v", err)
 		}

@@ -11,5 +11,5 @@
 // are given they come after the guard's own, so that a host can give a guard
 // another id, a scope or a time limit.
 //
-// It imports hooks and the standard library.
+// It imports hooks, hooks/pattern and the standard library.
 package guard

@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 )
 
 // RedactConfig says what is taken out of texts, and where.
 type RedactConfig struct {
-	// Patterns names builtin patterns, see [Patterns].
+	// Patterns names builtin patterns and sets of them, see [Patterns].
 	Patterns []string `json:"patterns,omitempty" yaml:"patterns"`
 	// Matching are regular expressions (RE2) of your own. None may match the
 	// empty text.
@@ -82,145 +83,95 @@ func places(guard, field string, given []string, all ...string) (map[string]bool
 	return where, nil
 }
 
-type redactor struct {
-	secrets []secret
-	with    string
-}
+// redactor redacts where it was told to.
+type redactor struct{ *pattern.Redactor }
 
-func (c RedactConfig) redactor(kind string) (*redactor, error) {
-	r := &redactor{with: cmp.Or(c.With, "[redacted]")}
+func (c RedactConfig) redactor(kind string) (redactor, error) {
+	with := cmp.Or(c.With, "[redacted]")
 	switch n := len(c.Patterns) + len(c.Matching); {
 	case n == 0:
-		return nil, badConfig(kind, "patterns", "names nothing to look for; expected some of %s, or matching", strings.Join(Patterns(), ", "))
+		return redactor{}, badConfig(kind, "patterns", "names nothing to look for; expected some of %s, or matching", strings.Join(Patterns(), ", "))
 	case n > maxPatterns:
-		return nil, badConfig(kind, "", "has %d patterns; at most %d are taken", n, maxPatterns)
+		return redactor{}, badConfig(kind, "", "has %d patterns; at most %d are taken", n, maxPatterns)
 	case len(c.With) > maxText:
-		return nil, badConfig(kind, "with", "has %d bytes; at most %d are taken", len(c.With), maxText)
+		return redactor{}, badConfig(kind, "with", "has %d bytes; at most %d are taken", len(c.With), maxText)
 	}
+	var rules []pattern.Rule
 	for i, name := range c.Patterns {
-		s, ok := named[name]
+		named, ok := pattern.Lookup(name, with)
 		if !ok {
-			return nil, badConfig(kind, fmt.Sprintf("patterns[%d]", i), "%q is none of %s", name, strings.Join(Patterns(), ", "))
+			return redactor{}, badConfig(kind, fmt.Sprintf("patterns[%d]", i), "%q is none of %s", name, strings.Join(Patterns(), ", "))
 		}
-		s.name = name
-		r.secrets = append(r.secrets, s)
+		rules = append(rules, named...)
 	}
-	for i, pattern := range c.Matching {
-		field := fmt.Sprintf("matching[%d]", i)
-		re, err := compile(pattern)
-		if err == nil && re.MatchString("") {
-			err = errEmptyMatch
-		}
-		if err != nil {
-			return nil, badConfig(kind, field, "%v", err)
-		}
-		r.secrets = append(r.secrets, secret{name: field, find: re})
+	builtin := len(rules)
+	for i, text := range c.Matching {
+		rules = append(rules, pattern.Rule{Name: fmt.Sprintf("matching[%d]", i), Pattern: text, With: with})
 	}
-	return r, nil
+	made, err := pattern.New(rules...)
+	var bad *pattern.RuleError
+	if errors.As(err, &bad) {
+		return redactor{}, badConfig(kind, fmt.Sprintf("matching[%d]", bad.Index-builtin), "%v", bad.Err)
+	}
+	return redactor{made}, nil
 }
 
-func (r *redactor) message(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
-	var f findings
-	text := f.clean(ctx, r, in.Text)
-	out := hooks.BeforeInputResult{Action: f.action(), Annotations: f.annotations()}
-	if f.found != nil {
+// Patterns names what [RedactConfig] knows: the patterns of package pattern and
+// its sets, which stand for several.
+func Patterns() []string { return append(pattern.Names(), pattern.Sets()...) }
+
+func (r redactor) message(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
+	p := r.Begin(ctx)
+	text := p.Text(in.Text)
+	out := hooks.BeforeInputResult{Action: action(p), Annotations: annotations(p)}
+	if p.Found() != nil {
 		out.Text = &text
 	}
-	return out, f.err
+	return out, p.Err()
 }
 
-func (r *redactor) output(ctx context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
-	var f findings
-	text := f.clean(ctx, r, in.Content)
-	out := hooks.AfterToolCallResult{Action: f.action(), Annotations: f.annotations()}
-	if f.found != nil {
+func (r redactor) output(ctx context.Context, in hooks.AfterToolCall) (hooks.AfterToolCallResult, error) {
+	p := r.Begin(ctx)
+	text := p.Text(in.Content)
+	out := hooks.AfterToolCallResult{Action: action(p), Annotations: annotations(p)}
+	if p.Found() != nil {
 		out.Content = &text
 	}
-	return out, f.err
+	return out, p.Err()
 }
 
-func (r *redactor) context(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
-	var f findings
-	clean := func(s string) string { return f.clean(ctx, r, s) }
+func (r redactor) context(ctx context.Context, in hooks.TransformContext) (hooks.TransformContextResult, error) {
+	pass := r.Begin(ctx)
 	for _, m := range in.Messages { // a copy of its own
 		for j := range m.Parts {
 			p := &m.Parts[j]
-			p.Text = clean(p.Text)
+			p.Text = pass.Text(p.Text)
 			if c := p.ToolCall; c != nil {
-				c.Arguments = rewriteJSON(c.Arguments, clean)
+				c.Arguments = pass.JSON(c.Arguments)
 			}
 			if res := p.ToolResult; res != nil {
-				res.Content = clean(res.Content)
+				res.Content = pass.Text(res.Content)
 			}
 		}
 	}
-	out := hooks.TransformContextResult{Action: f.action(), Annotations: f.annotations()}
-	if f.found != nil {
+	out := hooks.TransformContextResult{Action: action(pass), Annotations: annotations(pass)}
+	if pass.Found() != nil {
 		out.Messages = &in.Messages
 	}
-	return out, f.err
+	return out, pass.Err()
 }
 
-// findings is what was found in the texts of one position.
-type findings struct {
-	found map[string]int
-	bytes int
-	err   error
-}
-
-// maxCleaned is how long the texts of one position may become.
-const maxCleaned = 16 << 20
-
-var errCleaned = errors.New("what would stand in the place of what was found makes the text too long")
-
-// clean is s without the secrets; once something went wrong it is any text.
-func (f *findings) clean(ctx context.Context, r *redactor, s string) string {
-	for _, p := range r.secrets {
-		if f.err = cmp.Or(f.err, ctx.Err()); f.err != nil {
-			return ""
-		}
-		at := p.in(s)
-		f.bytes += len(at) * len(r.with)
-		switch {
-		case len(at) == 0:
-			continue
-		case len(at) > maxFound:
-			f.err = errFound
-			return ""
-		case f.bytes > maxCleaned:
-			f.err = errCleaned
-			return ""
-		}
-		var b strings.Builder
-		end := 0
-		for _, span := range at {
-			b.WriteString(s[end:span[0]])
-			b.WriteString(r.with)
-			end = span[1]
-		}
-		b.WriteString(s[end:])
-		if cleaned := b.String(); cleaned != s {
-			s = cleaned
-			if f.found == nil {
-				f.found = map[string]int{}
-			}
-			f.found[p.name] += len(at)
-		}
-	}
-	return s
-}
-
-func (f *findings) action() hooks.Action {
-	if f.found == nil {
+func action(p *pattern.Pass) hooks.Action {
+	if p.Found() == nil {
 		return hooks.ActionContinue
 	}
 	return hooks.ActionTransform
 }
 
 // annotations says how often each pattern was found.
-func (f *findings) annotations() map[string]string {
+func annotations(p *pattern.Pass) map[string]string {
 	var out map[string]string
-	for name, n := range f.found {
+	for name, n := range p.Found() {
 		if out == nil {
 			out = map[string]string{}
 		}

@@ -39,13 +39,17 @@ func TestRedactKnowsItsPatterns(t *testing.T) {
 		{"private_key", "a " + pem + " b", "a █ b"},
 		{"private_key", pem[:60], "█"},
 		{"url_login", "postgres://me:secret@db/x", "█db/x"},
+		{"phone", "call +49 (0)30 1234567 or 555-010-9999, not 12345 or 2026-07-01", "call █ or █, not 12345 or 2026-07-01"},
+		{"ipv6", "2001:db8::ff00:42:8329 at 12:30:45 in std::byte", "█ at 12:30:45 in std::byte"},
+		{"secrets", "glpat-abcdefghij0123456789 of a@example.org", "█ of a@example.org"},
+		{"personal", "glpat-abcdefghij0123456789 of a@example.org", "glpat-abcdefghij0123456789 of █"},
 	} {
 		v, _ := ask(t, redacting(t, c.pattern).BeforeInput, saying(c.text))
 		if v.Value.Text != c.want {
 			t.Errorf("%s of %q\n got %q\nwant %q", c.pattern, c.text, v.Value.Text, c.want)
 		}
 	}
-	if n := len(guard.Patterns()); n != 11 {
+	if n := len(guard.Patterns()); n != 15 {
 		t.Errorf("%d patterns; test the new ones here", n)
 	}
 }
@@ -106,10 +110,10 @@ func TestRedactKeepsTheJSONOfArguments(t *testing.T) {
 	t.Parallel()
 	h := made(t)(guard.Redact(guard.RedactConfig{Matching: []string{"x+", `\d{16}`}, With: "\""}))
 	for arguments, want := range map[string]string{
-		`{"a": "x", "b": [1, true, null, {"c": "yxxz"}]}`: `{"a":"\"","b":[1,true,null,{"c":"y\"z"}]}`,
+		`{"a": "x", "b": [1, true, null, {"c": "yxxz"}]}`: `{"a": "\"", "b": [1, true, null, {"c": "y\"z"}]}`,
 		`{"x":1,"xx":2,"z":3}`:                            `{"\"":1,"\"_":2,"z":3}`,
-		`{"n": 4111111111111111, "m": 1e400}`:             `{"n":"\"","m":1e400}`,
-		`{"html": "<a&b>x"}`:                              `{"html":"<a&b>\""}`,
+		`{"n": 4111111111111111, "m": 1e400}`:             `{"n": "\"", "m": 1e400}`,
+		`{"html": "<a&b>x"}`:                              `{"html": "<a&b>\""}`,
 		`{"same": 1.0 , "b":"\u00e4"}`:                    `{"same": 1.0 , "b":"\u00e4"}`,
 		`"x"`:                                             `"\""`, `[]`: `[]`, ``: ``, `{"broken": "x`: `{"broken": """`, `{}{"x":1}`: `{}{""":1}`,
 	} {

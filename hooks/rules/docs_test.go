@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 )
 
 // TestDocsSayWhatThereIs: the tables of gates, and examples that hold.
@@ -49,7 +51,7 @@ func TestDocsSayWhatThereIs(t *testing.T) {
 	for what, n := range map[string]int{
 		"files": MaxFiles, "KiB in a file": MaxFileBytes >> 10, "rules": MaxRules, "bytes in an expression": MaxExpressionBytes,
 		"expressions in a rule": maxExpressions, "levels of nesting in an expression": maxExpressionNesting, "loops inside each other": maxComprehensions,
-		"instructions of a regular expression": maxProgram, "MiB of text": maxInputBytes >> 20, "values in JSON": maxJSONValues, "units of cost": maxCost,
+		"instructions of a regular expression": pattern.MaxInstructions, "MiB of text": maxInputBytes >> 20, "values in JSON": maxJSONValues, "units of cost": maxCost,
 	} {
 		if !strings.Contains(string(text), fmt.Sprintf("%d %s", n, what)) {
 			t.Errorf("docs/rules.md does not say: %d %s", n, what)

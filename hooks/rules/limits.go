@@ -23,12 +23,10 @@ const (
 )
 
 const (
-	maxExpressions  = 64  // of one rule
-	maxWithBytes    = 256 // what stands in the place of a pattern
-	maxPatterns     = 32
-	maxPatternBytes = 1 << 10
-	maxProgram      = 2_000 // instructions of one regular expression
-	minTimeLimit    = time.Millisecond
+	maxExpressions = 64  // of one rule
+	maxWithBytes   = 256 // what stands in the place of a pattern
+	maxPatterns    = 32
+	minTimeLimit   = time.Millisecond
 
 	maxExpressionNesting = 40
 	maxExpressionNodes   = 2_000 // after macros were expanded

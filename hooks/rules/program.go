@@ -15,6 +15,7 @@ import (
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
 
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
@@ -188,14 +189,14 @@ func (p *program) calls() []complaint {
 			return
 		}
 		args := e.AsCall().Args()
-		pattern := args[len(args)-1]
-		at := offsetOf(p.source, rep.SourceInfo().GetStartLocation(pattern.ID()))
-		if pattern.Kind() != ast.LiteralKind {
+		last := args[len(args)-1]
+		at := offsetOf(p.source, rep.SourceInfo().GetStartLocation(last.ID()))
+		if last.Kind() != ast.LiteralKind {
 			out = append(out, complaint{at, "the pattern of matches has to be written out, as a text in quotes"})
 			return
 		}
-		literal, _ := pattern.AsLiteral().Value().(string)
-		if _, err := compilePattern(literal); err != nil {
+		literal, _ := last.AsLiteral().Value().(string)
+		if _, err := pattern.Compile(literal); err != nil {
 			out = append(out, complaint{at, err.Error()})
 		}
 	}))

@@ -1,110 +1,68 @@
 package rules
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // redacts puts other texts in the place of what patterns find.
-type redacts struct{ patterns []replacement }
-
-type replacement struct {
-	find *regexp.Regexp
-	with string
-}
+type redacts struct{ patterns *pattern.Redactor }
 
 func (a redacts) do(ctx context.Context, v *vars, out *said) error {
-	n := 0
-	var failed error
-	clean := func(s string) string {
-		for _, p := range a.patterns {
-			if failed = cmp.Or(failed, ctx.Err()); failed != nil {
-				return s
-			}
-			var found int
-			s, found, failed = p.replace(s)
-			n += found
-		}
-		return s
-	}
+	pass := a.patterns.Begin(ctx)
 	switch {
 	case v.messages != nil:
-		messages := cleanMessages(v.messages, clean)
+		messages := cleanMessages(v.messages, pass)
 		out.messages = &messages
 	case v.call != nil:
-		s := clean(v.output)
+		s := pass.Text(v.output)
 		out.text = &s
 	default:
-		s := clean(v.text)
+		s := pass.Text(v.text)
 		out.text = &s
 	}
-	if failed != nil {
-		return fmt.Errorf("redact: %w", failed)
+	if err := pass.Err(); err != nil {
+		return fmt.Errorf("redact: %w", err)
 	}
-	if n == 0 {
+	if pass.Found() == nil {
 		*out = said{action: hooks.ActionContinue}
 		return nil
+	}
+	n := 0
+	for _, times := range pass.Found() {
+		n += times
 	}
 	out.action = hooks.ActionTransform
 	out.annotations = map[string]string{"replaced": strconv.Itoa(n)}
 	return nil
 }
 
-// maxFound is how often one pattern may be found in one text: each place costs
-// more memory than a character of the text does.
-const maxFound = 100_000
-
-var errFound = fmt.Errorf("a pattern is found more than %d times in one text", maxFound)
-
-// replace is s without what the pattern finds, and how often it was found.
-func (p replacement) replace(s string) (string, int, error) {
-	found := p.find.FindAllStringIndex(s, maxFound+1)
-	switch {
-	case len(found) == 0:
-		return s, 0, nil
-	case len(found) > maxFound:
-		return s, 0, errFound
-	case len(s)+len(found)*len(p.with) > 2*maxOutputBytes:
-		return s, 0, errLong
-	}
-	var b strings.Builder
-	end := 0
-	for _, at := range found {
-		b.WriteString(s[end:at[0]])
-		b.WriteString(p.with)
-		end = at[1]
-	}
-	b.WriteString(s[end:])
-	return b.String(), len(found), nil
-}
-
 // cleanMessages are messages with every text of theirs redacted: what was said,
 // what tools returned, and the texts in the arguments of calls.
-func cleanMessages(messages []hooks.Message, clean func(string) string) []hooks.Message {
+func cleanMessages(messages []hooks.Message, pass *pattern.Pass) []hooks.Message {
 	out := slices.Clone(messages)
 	for i := range out {
 		out[i].Parts = slices.Clone(out[i].Parts)
 		for j := range out[i].Parts {
 			p := &out[i].Parts[j]
-			p.Text = clean(p.Text)
+			p.Text = pass.Text(p.Text)
 			if p.ToolCall != nil {
 				c := *p.ToolCall
-				c.Arguments = cleanArguments(c.Arguments, clean)
+				c.Arguments = pass.JSON(c.Arguments)
 				p.ToolCall = &c
 			}
 			if p.ToolResult != nil {
 				r := *p.ToolResult
-				r.Content = clean(r.Content)
+				r.Content = pass.Text(r.Content)
 				p.ToolResult = &r
 			}
 		}
@@ -112,103 +70,55 @@ func cleanMessages(messages []hooks.Message, clean func(string) string) []hooks.
 	return out
 }
 
-// cleanArguments redacts the texts in JSON, so that it stays JSON. What is no
-// JSON is redacted as it is.
-func cleanArguments(arguments string, clean func(string) string) string {
-	v, err := decode(arguments)
-	if err != nil {
-		return clean(arguments)
-	}
-	c, changed := cleanValue(v, clean)
-	if !changed {
-		return arguments
-	}
-	return c.String()
-}
-
-func cleanValue(v value, clean func(string) string) (value, bool) {
-	changed := false
-	switch {
-	case v.object != nil:
-		o, taken := &object{}, map[string]bool{}
-		for _, m := range v.object.members {
-			of, did := cleanValue(m.value, clean)
-			name := clean(m.name)
-			changed = changed || did || name != m.name
-			for taken[name] {
-				name += "_" // two names have become one
-			}
-			taken[name] = true
-			o.members = append(o.members, member{name, of})
-		}
-		return value{object: o}, changed
-	case v.isArray:
-		out := value{isArray: true, array: slices.Clone(v.array)}
-		for i := range out.array {
-			of, did := cleanValue(out.array[i], clean)
-			out.array[i], changed = of, changed || did
-		}
-		return out, changed
-	}
-	s, ok := v.text()
-	if !ok {
-		// A number may be what is looked for: it becomes a text then.
-		s = v.raw
-	}
-	if c := clean(s); c != s {
-		return textValue(c), true
-	}
-	return v, false
-}
-
 const redacted = "[redacted]"
 
 func (c *compiler) redact(n *yaml.Node) action {
-	var a redacts
+	var list []pattern.Rule
 	ok := true
-	list := yamlfile.Items(n)
-	if len(list) == 0 || len(list) > maxPatterns {
-		c.ErrorAt(n, "redact has %d patterns; expected 1 to %d", len(list), maxPatterns)
+	items := yamlfile.Items(n)
+	if len(items) == 0 || len(items) > maxPatterns {
+		c.ErrorAt(n, "redact has %d patterns; expected 1 to %d", len(items), maxPatterns)
 		return nil
 	}
-	for _, item := range list {
-		r := replacement{with: redacted}
+	for _, item := range items {
+		r := pattern.Rule{With: redacted}
 		ok = c.Fields(item, "redact", map[string]func(*yaml.Node){
-			"pattern": func(n *yaml.Node) { r.find = c.pattern(n) },
+			"pattern": func(n *yaml.Node) { r.Pattern = c.pattern(n) },
 			"with": func(n *yaml.Node) {
 				if !yamlfile.IsText(n) || len(n.Value) > maxWithBytes {
 					c.ErrorAt(n, "with is %s; expected a text of at most %d bytes", yamlfile.KindOf(n), maxWithBytes)
 					ok = false
 				}
-				r.with = n.Value
+				r.With = n.Value
 			},
 		}) && ok
-		if r.find == nil {
+		if r.Pattern == "" {
 			if ok && !slices.ContainsFunc(item.Content, func(n *yaml.Node) bool { return n.Value == "pattern" }) {
 				c.ErrorAt(item, "redact has no pattern")
 			}
 			ok = false
 		}
-		a.patterns = append(a.patterns, r)
+		list = append(list, r)
 	}
 	if !ok {
 		return nil
 	}
-	return a
+	r, err := pattern.New(list...)
+	if err != nil {
+		return nil // each was taken by itself
+	}
+	return redacts{r}
 }
 
-func (c *compiler) pattern(n *yaml.Node) *regexp.Regexp {
+// pattern is a pattern that can be redacted, "" if it is told what is wrong.
+func (c *compiler) pattern(n *yaml.Node) string {
 	text, ok := c.Text(n, "pattern")
 	if !ok {
-		return nil
+		return ""
 	}
-	re, err := compilePattern(text)
-	if err == nil && re.MatchString("") {
-		err = errMatchesNothing
+	if _, err := pattern.New(pattern.Rule{Pattern: text}); err != nil {
+		c.ErrorAt(n, "%v", errors.Unwrap(err))
+		return ""
 	}
-	if err != nil {
-		c.ErrorAt(n, "%v", err)
-		return nil
-	}
-	return re
+	return text
 }
