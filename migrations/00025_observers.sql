@@ -173,7 +173,10 @@ COMMENT ON COLUMN agentd.hook_decisions.latency_us IS 'Microseconds that the who
 COMMENT ON COLUMN agentd.hook_decisions.deadline_ms IS 'Milliseconds that it might take; of an observer, all its calls for the answer together.';
 COMMENT ON VIEW agentd.hook_latency IS 'How long hooks take, a line per hook and gate, over the whole ledger. Of an observer, the line of OnEnd is about what it took for a whole answer, and that of OnChunk about the answers that it stopped.';
 COMMENT ON COLUMN agentd.hook_latency.calls IS 'How often it was asked; of an observer, for how many answers.';
-COMMENT ON COLUMN agentd.hooks.gate IS 'Where it is asked; of an observer OnChunk.';
+COMMENT ON COLUMN agentd.hooks.gate IS 'Where it is asked. An observer has two lines, OnChunk and OnEnd, as its decisions have.';
+COMMENT ON COLUMN agentd.hooks.on_failure IS 'What a failure comes to: closed (refuse), open (go on); of an observer stop (the answer ends), detach (it is left out for the rest of the answer).';
+COMMENT ON COLUMN agentd.hooks.time_limit_ms IS 'Milliseconds that one call may take; of an observer, all its calls for an answer together. What it may take for a chunk is in text.';
+COMMENT ON COLUMN agentd.hooks.reply_limit IS 'Bytes that an answer may have; of an observer, an envelope.';
 COMMENT ON COLUMN agentd.hooks.hook_kind IS 'go, rule, plugin, webhook, observer, host.';
 
 -- A column of these views that is a column of the ledger means the same.

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -83,15 +84,33 @@ func (c *conversation) print(ctx context.Context, text string, streams *std, int
 	return end, err
 }
 
-// printView keeps the text of what was completed.
+// printView keeps the text of what was completed, or stopped by an observer.
 type printView struct {
 	text bytes.Buffer
 	err  io.Writer
 }
 
 func (v *printView) show(e event.Payload) {
-	if done, ok := e.(event.AssistantCompleted); ok {
-		v.text.WriteString(hooks.Message{Parts: done.Parts}.Text())
+	switch e := e.(type) {
+	case event.AssistantCompleted:
+		v.text.WriteString(hooks.Message{Parts: e.Parts}.Text())
+	case event.AssistantStopped:
+		v.stopped(e)
+	}
+}
+
+// stopped keeps what was accepted of an answer, unless the run fails by it.
+func (v *printView) stopped(e event.AssistantStopped) {
+	if e.Observer == "" {
+		return
+	}
+	fmt.Fprintln(v.err, stopNote(e))
+	switch text := (hooks.Message{Parts: e.Parts}).Text(); {
+	case e.Policy == stream.StopFail:
+	case e.Policy == stream.StopEndTurn || text == "":
+		v.text.WriteString(text)
+	default: // another answer follows
+		v.text.WriteString(text + "\n")
 	}
 }
 

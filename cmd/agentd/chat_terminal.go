@@ -158,6 +158,9 @@ func (v *screenView) show(e event.Payload) {
 		v.whole(e.Parts)
 	case event.AssistantStopped:
 		v.whole(e.Parts)
+		if e.Observer != "" {
+			v.line(dim, "("+stopNote(e)+")")
+		}
 	case event.ToolProposed:
 		v.calls[e.CallID] = e
 	case event.ToolResult:

@@ -17,6 +17,7 @@ type cli struct {
 	Runs      runsCmd      `cmd:"" help:"List runs, show, cancel, fail or retry one."`
 	Approvals approvalsCmd `cmd:"" help:"List the tool calls that wait for a person, and answer."`
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
+	Export    exportCmd    `cmd:"" help:"Write all that is stored of a session as lines of JSON: decisions, events, messages."`
 	Hooks     hooksCmd     `cmd:"" help:"List the hooks that are asked, and test the rules."`
 	Ledger    ledgerCmd    `cmd:"" help:"Read, verify, export and erase what hooks decided."`
 	Stuck     stuckCmd     `cmd:"" help:"List the runs that do not go on, why, and what to do about each."`

@@ -90,7 +90,12 @@ func samePosition(a, b *agentdv1.Decision) bool {
 	return a.GetGate() == b.GetGate() && a.GetSubject() == b.GetSubject() && a.GetTurn() == b.GetTurn() && a.GetAttempt() == b.GetAttempt()
 }
 
-const afterResponse = "AfterProviderResponse"
+const (
+	afterResponse = "AfterProviderResponse"
+	// The gates of observers: all that one did in a model call, and that it stopped
+	// the answer.
+	onEnd, onChunk = "OnEnd", "OnChunk"
+)
 
 // outcomes are the events that follow from the gates.
 var outcomes = map[string][]event.Type{
@@ -101,6 +106,8 @@ var outcomes = map[string][]event.Type{
 	"BeforeProviderRequest": {event.TypeModelRequested, event.TypeRunFailed},
 	// What the answer comes to may be stored later than the decision.
 	afterResponse:    {event.TypeAssistantCompleted, event.TypeToolProposed, event.TypeAssistantDiscarded, event.TypeAssistantStopped, event.TypeRunFailed},
+	onEnd:            {event.TypeAssistantCompleted, event.TypeToolProposed, event.TypeAssistantDiscarded, event.TypeAssistantStopped},
+	onChunk:          {event.TypeAssistantStopped},
 	"BeforeToolCall": {event.TypeToolBlocked, event.TypeToolResult, event.TypeApprovalRequested, event.TypeToolStarted},
 	"BeforeExecute":  {event.TypeToolBlocked, event.TypeToolResult, event.TypeToolStarted},
 	"AfterToolCall":  {event.TypeToolResult},
@@ -113,7 +120,7 @@ func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
 	for _, e := range slices.Backward(events) {
 		switch {
 		case e.GetSeq() > d.GetEventSeq():
-		case d.GetGate() == afterResponse && event.Type(e.GetType()) == event.TypeModelRequested:
+		case ofAnswer(d) && event.Type(e.GetType()) == event.TypeModelRequested:
 			return seqs // what is before that is of other answers
 		case slices.Contains(outcomes[d.GetGate()], event.Type(e.GetType())) && (d.GetToolName() == "" || callOf(e) == d.GetSubject()):
 			seqs = append([]uint64{e.GetSeq()}, seqs...)
@@ -122,6 +129,11 @@ func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
 		}
 	}
 	return seqs
+}
+
+// ofAnswer reports whether a decision is about the answer to a model call.
+func ofAnswer(d *agentdv1.Decision) bool {
+	return d.GetGate() == afterResponse || d.GetGate() == onEnd || d.GetGate() == onChunk
 }
 
 // callOf is the tool call that an event is about, "" if it is about none.

@@ -46,7 +46,9 @@ func (g gateTeller) tell(s story) {
 	if together {
 		fmt.Fprintf(g.out, "    %s: continue [%s at most]: %s\n", count(int64(len(quiet)), "hook"), longest(quiet), oneLine(names(quiet), 140))
 	}
-	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 {
+	// Observers that are about other calls have no row, and neither have those of
+	// OnChunk that stopped nothing.
+	if missing := int(first.GetChainLength()) - len(s.decisions); missing > 0 && first.GetHookKind() != "observer" {
 		fmt.Fprintf(g.out, "    (%s behind it not asked)\n", count(int64(missing), "hook"))
 	}
 	for _, d := range s.decisions {
@@ -86,6 +88,9 @@ func (g gateTeller) decision(d *agentdv1.Decision) {
 	if why := reasonOfDecision(d); why != "" {
 		fmt.Fprintf(g.out, ", %s", oneLine(why, 200))
 	}
+	if did := observerDid(d); did != "" {
+		fmt.Fprintf(g.out, "; %s", did)
+	}
 	fmt.Fprintf(g.out, " [%s]\n", latency(d))
 	if h := g.hooks.of(d); h.GetText() != "" && !g.told[h] && (g.all || !saysNothing(d)) {
 		g.told[h] = true
@@ -99,7 +104,51 @@ func (g gateTeller) decision(d *agentdv1.Decision) {
 // saysNothing reports whether a hook had no objection, and nothing else to say.
 func saysNothing(d *agentdv1.Decision) bool {
 	return d.GetAction() == "continue" && d.GetOutcome() == "ok" && (d.GetEffective() || isShadow(d)) &&
-		d.GetReasonCode() == "" && d.GetReason() == "" && !d.GetPayloadErased()
+		d.GetReasonCode() == "" && d.GetReason() == "" && !d.GetPayloadErased() && !strings.Contains(observerDid(d), " times")
+}
+
+// observerDid is what an observer did in a model call, in numbers; "" of another
+// hook, and of what was erased.
+func observerDid(d *agentdv1.Decision) string {
+	var did struct {
+		Chunks    *int64 `json:"chunks"`
+		Bytes     int64  `json:"bytes"`
+		BytesOut  int64  `json:"bytes_out"`
+		Amended   int64  `json:"amended"`
+		Emitted   int64  `json:"emitted"`
+		Held      int64  `json:"held"`
+		Throttled int64  `json:"throttled"`
+		PausedMS  int64  `json:"paused_ms"`
+
+		Chunk    int64  `json:"chunk"`
+		Accepted int64  `json:"accepted"`
+		Policy   string `json:"policy"`
+	}
+	if d.GetHookKind() != "observer" || json.Unmarshal([]byte(d.GetAnnotationsJson()), &did) != nil {
+		return ""
+	}
+	switch {
+	case d.GetGate() == onChunk:
+		return fmt.Sprintf("at chunk %d behind %s, then %s", did.Chunk, count(did.Accepted, "byte"), oneLine(did.Policy, 20))
+	case did.Chunks == nil:
+		return ""
+	}
+	words := []string{fmt.Sprintf("%s of %s", count(*did.Chunks, "chunk"), count(did.Bytes, "byte"))}
+	if did.BytesOut != did.Bytes {
+		words = append(words, fmt.Sprintf("%d went on", did.BytesOut))
+	}
+	for _, part := range []struct {
+		n    int64
+		word string
+	}{{did.Amended, "amended"}, {did.Emitted, "emitted"}, {did.Held, "held"}, {did.Throttled, "throttled"}} {
+		if part.n > 0 {
+			words = append(words, fmt.Sprintf("%s %d times", part.word, part.n))
+		}
+	}
+	if did.PausedMS > 0 {
+		words = append(words, fmt.Sprintf("reading paused %d ms", did.PausedMS))
+	}
+	return strings.Join(words, ", ")
 }
 
 // longest is the longest time that one of the decisions took. Shadows do not take

@@ -142,3 +142,56 @@ func TestTextOfAHookThatIsNoRuleIsItsConfig(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestExplainTellsWhatObserversDid: in numbers, and who stopped the answer.
+func TestExplainTellsWhatObserversDid(t *testing.T) {
+	t.Parallel()
+	var all decided
+	add := func(gate, hook, action, annotations string, effective bool) *agentdv1.Decision {
+		d := &agentdv1.Decision{
+			Gate: gate, HookId: hook, HookVersion: "1", HookKind: "observer", Turn: 1, Attempt: 1, ChainLength: 4, Subject: "1", EventSeq: 4, Outcome: "ok",
+			FailurePolicy: "open", Effective: effective, Action: action, AnnotationsJson: annotations, LatencyUs: 7,
+		}
+		all.list = append(all.list, d)
+		return d
+	}
+	add(onEnd, "redact", "transform", `{"chunks":12,"bytes":340,"bytes_out":300,"amended":4,"emitted":0,"held":0,"throttled":0,"paused_ms":0,"lanes":["reasoning","text"]}`, true).
+		FieldsChanged = []string{"reasoning", "text"}
+	add(onEnd, "metrics", "continue", `{"chunks":1,"bytes":1,"bytes_out":1,"emitted":1,"held":2,"throttled":3,"paused_ms":60}`, true)
+	add(onEnd, "quiet", "continue", `{"chunks":1,"bytes":1,"bytes_out":1}`, true)
+	add(onEnd, "silent", "continue", `{"chunks":1,"bytes":1,"bytes_out":1}`, true)
+	stop := add(onChunk, "refusals", "stop", `{"chunk":7,"accepted":5,"policy":"retry"}`, true)
+	stop.ReasonCode, stop.Reason = "observer.stop", "it refuses"
+	add(onChunk, "newer", "stop", `no JSON`, false)
+	events := []*agentdv1.Event{
+		{Seq: 1, Type: "model.requested", DataJson: `{"attempt":1,"model":"m","message_ids":["a"]}`},
+		{Seq: 2, Type: "emission", DataJson: `{"attempt":1,"observer":"metrics","channel":"metrics","envelope":{"n":1},"chunk":6}`},
+		{Seq: 3, Type: "assistant.stopped", DataJson: `{"attempt":1,"message_id":"b","parts":[{"type":"text","text":"I can"}],"reason":"stopped","observer":"refusals","chunk":7,"accepted":5,"policy":"retry"}`},
+		{Seq: 4, Type: "turn.completed", DataJson: `{}`},
+		{Seq: 5, Type: "assistant.stopped", DataJson: `{"attempt":1,"message_id":"","parts":null,"reason":"cancelled"}`},
+	}
+	var out bytes.Buffer
+	run := &agentdv1.Run{Id: "r", SessionId: "s", Agent: "a", Status: agentdv1.RunStatus_RUN_STATUS_COMPLETED, Turns: 1}
+	if err := explain(&out, run, events, all, false); err != nil {
+		t.Fatal(err)
+	}
+	const want = `run r of session s
+agent a: completed, 1 turn, 6 decisions
+
+  #1     model.requested      m attempt 1, 1 message
+  #2     emission             metrics on metrics: {"n":1}
+? OnEnd turn 1 attempt 1
+    redact@1: transform reasoning,text; 12 chunks of 340 bytes, 300 went on, amended 4 times [7µs]
+    metrics@1: continue; 1 chunk of 1 byte, emitted 1 times, held 2 times, throttled 3 times, reading paused 60 ms [7µs]
+    2 hooks: continue [7µs at most]: quiet, silent
+? OnChunk turn 1 attempt 1
+    refusals@1: stop, observer.stop: it refuses; at chunk 7 behind 5 bytes, then retry [7µs]
+    newer@1: stop (without effect) [7µs]
+→ #3     assistant.stopped    stopped by refusals at chunk 7 behind 5 bytes, then retry: I can
+  #4     turn.completed
+  #5     assistant.stopped    cancelled:
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}

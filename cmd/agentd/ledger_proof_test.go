@@ -254,6 +254,9 @@ func TestAnAuditorNeedsOnlyTheReadersRole(t *testing.T) {
 	if code, _, errs := ledgerCommand(t, &reader, "export", id); code != 0 {
 		t.Errorf("export: %d, %s", code, errs)
 	}
+	if code, _, errs := exportedSession(t, &reader, id); code != 0 {
+		t.Errorf("export of the session: %d, %s", code, errs)
+	}
 	for _, args := range [][]string{{"erase", id, "--yes"}, {"purge", id, "--reason", "because", "--yes"}} {
 		if code, _, errs := ledgerCommand(t, &reader, args...); code != exitFailure || !strings.Contains(errs, "permission denied") {
 			t.Errorf("%v: %d, %s", args, code, errs)

@@ -6,6 +6,7 @@ import (
 
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
@@ -60,7 +61,9 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 		}
 		return text
 	case event.AssistantStopped:
-		return p.Reason + ": " + hooks.Message{Parts: p.Parts}.Text()
+		return stoppedWords(p) + ": " + hooks.Message{Parts: p.Parts}.Text()
+	case event.Emission:
+		return p.Observer + " on " + p.Channel + ": " + string(p.Envelope)
 	case event.ToolProposed:
 		return p.Name + " " + p.Arguments
 	case event.ToolBlocked:
@@ -88,4 +91,25 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 		return p.Reason
 	}
 	return ""
+}
+
+// stoppedWords is why an answer was cut off, and what follows if an observer did it.
+func stoppedWords(p event.AssistantStopped) string {
+	if p.Observer == "" {
+		return p.Reason
+	}
+	return fmt.Sprintf("%s by %s at chunk %d behind %s, then %s", p.Reason, p.Observer, p.Chunk, count(int64(p.Accepted), "byte"), p.Policy)
+}
+
+// stopNote tells a person that an observer has stopped the answer.
+func stopNote(p event.AssistantStopped) string {
+	note := "the answer was stopped by " + oneLine(p.Observer, 64)
+	switch p.Policy {
+	case stream.StopRetry:
+		note += ", and is asked for again"
+	case stream.StopFallback:
+		note += ", and another model is asked"
+	case stream.StopEndTurn, stream.StopFail:
+	}
+	return note
 }
