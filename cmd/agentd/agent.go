@@ -40,17 +40,18 @@ type modelFlags struct {
 	Script string `env:"AGENTD_SCRIPT" placeholder:"FILE" help:"Let the demo agent play this script. Without it a model answers if OPENAI_API_KEY or OPENAI_BASE_URL is set (OPENAI_MODEL names which), or else ANTHROPIC_API_KEY or ANTHROPIC_BASE_URL (ANTHROPIC_MODEL), and else the built-in script."`
 	openAIFlags
 	anthropicFlags
+	fallbackFlags
 }
 
 // check says early what demo would: before a database is started for nothing.
 func (f modelFlags) check() error {
 	quiet := slog.New(slog.DiscardHandler)
-	_, free, err := f.demo(nil, quiet, quiet)
+	agent, free, err := f.demo(nil, quiet, quiet)
 	if err != nil {
 		return err
 	}
 	free()
-	return nil
+	return f.fallBack(&agent)
 }
 
 // demo returns the demo agent and says who answers. The function frees what the

@@ -171,6 +171,9 @@ func (n node) run(ctx context.Context) (err error) {
 		defer free()
 		demo.Permissions = n.gates.permissions
 		n.limit(&demo)
+		if err := n.models.fallBack(&demo); err != nil {
+			return err
+		}
 		engine := &loop.Engine{
 			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Switch: inForce, NewID: newID, Now: time.Now, Logger: n.parts,
 		}
