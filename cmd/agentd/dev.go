@@ -23,6 +23,7 @@ type devCmd struct {
 	gateFlags `set:"denied=memory_clear"`
 	limitFlags
 	policyFlags
+	metricsFlags
 	logFlags
 	Grace time.Duration `default:"5s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
 }
@@ -50,6 +51,9 @@ func (cmd devCmd) Run(ctx context.Context, streams *std) error {
 	if n.key, err = cmd.key(); err != nil {
 		return err
 	}
+	if n.metrics, err = newMetrics(cmd.plugins(), n.log); err != nil {
+		return err
+	}
 	return untilSignal(ctx, func(ctx context.Context) error {
 		ctx, reloads, stop := withHangups(ctx)
 		defer stop()
@@ -68,6 +72,12 @@ func (cmd devCmd) serve(ctx context.Context, n node, out io.Writer) (err error) 
 		return err
 	}
 	defer n.listener.Close()
+	if n.scrapes, err = cmd.scrapes(ctx, n.log); err != nil {
+		return err
+	}
+	if n.scrapes != nil {
+		defer n.scrapes.Close()
+	}
 	n.database, n.direct = cmd.DatabaseURL, cmd.DirectDatabaseURL
 	binDir := ""
 	if n.database == "" {

@@ -16,10 +16,15 @@ func listen(ctx context.Context, address string, guarded bool) (net.Listener, er
 	if !guarded && !loopback(address) {
 		return nil, fmt.Errorf("without an API key agentd listens on this machine only, and %s is not a loopback address: set AGENTD_API_KEY or AGENTD_API_KEY_FILE, or listen on 127.0.0.1:8080", address)
 	}
+	return listenAt(ctx, address, "--listen", "AGENTD_LISTEN")
+}
+
+// listenAt opens a port that a flag or a variable has named.
+func listenAt(ctx context.Context, address, flag, variable string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("%s is in use by another program: stop that one, or choose another port with --listen %s or AGENTD_LISTEN", address, otherPort(address))
+		return nil, fmt.Errorf("%s is in use by another program: stop that one, or choose another port with %s %s or %s", address, flag, otherPort(address), variable)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", address, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
+	"github.com/seed-2ca4966b/agentd/loop/model/observed"
 	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
 	"github.com/seed-2ca4966b/agentd/loop/worker"
 	"github.com/seed-2ca4966b/agentd/store"
@@ -68,6 +69,9 @@ type node struct {
 	worker   bool
 	models   modelFlags
 	gates    gates
+	metrics  *metrics
+	// scrapes is where /metrics is served; nil is beside the API.
+	scrapes net.Listener
 	// reloads asks for the hooks to be loaded again; nil never does.
 	reloads <-chan struct{}
 	// policies are as in [loop.Commands].
@@ -139,6 +143,11 @@ func (n node) run(ctx context.Context) (err error) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	var draining atomic.Pointer[func() bool] // set once there is a worker
 	mux.HandleFunc("GET /readyz", readiness(&ready, &draining, pool))
+	if n.scrapes != nil {
+		defer n.metrics.serveMetrics(n.scrapes, n.parts)()
+	} else {
+		mux.Handle("GET /metrics", withKey(n.key, n.metrics.handler()))
+	}
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	if n.api {
 		mux.Handle("/", api.New(api.Config{
@@ -169,6 +178,7 @@ func (n node) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer free()
+		demo.Model = observed.Wrap(demo.Model, n.metrics.plugins)
 		demo.Permissions = n.gates.permissions
 		n.limit(&demo)
 		if err := n.models.fallBack(&demo); err != nil {

@@ -23,6 +23,7 @@ type serveCmd struct {
 	gateFlags `set:"denied="`
 	limitFlags
 	policyFlags
+	metricsFlags
 	logFlags
 	Roles        []string      `default:"api,worker" env:"AGENTD_ROLES" help:"api answers requests, worker works on runs."`
 	Grace        time.Duration `default:"20s" env:"AGENTD_GRACE" help:"How long runs may finish their step when the process has to end."`
@@ -69,6 +70,9 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 		return err
 	}
 	n.direct = cmd.DirectDatabaseURL
+	if n.metrics, err = newMetrics(cmd.plugins(), log); err != nil {
+		return err
+	}
 	if n.key, err = cmd.key(); err != nil {
 		return err
 	}
@@ -86,6 +90,12 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 			return err
 		}
 		defer n.listener.Close()
+		if n.scrapes, err = cmd.scrapes(ctx, log); err != nil {
+			return err
+		}
+		if n.scrapes != nil {
+			defer n.scrapes.Close()
+		}
 		n.serving = func() {
 			log.Info("serving", "url", localURL(n.listener), "roles", cmd.Roles)
 			n.sayWhoMayCall()

@@ -115,9 +115,18 @@ func TestServeLogsJSON(t *testing.T) {
 // get returns the status and body of a GET.
 func get(t *testing.T, url string) (int, string) {
 	t.Helper()
+	return getWithKey(t, url, "")
+}
+
+// getWithKey is get with an API key, unless that is "".
+func getWithKey(t *testing.T, url, key string) (int, string) {
+	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	response, err := client.Do(request)

@@ -1,6 +1,7 @@
 package providermetrics_test
 
 import (
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -146,5 +147,20 @@ func TestItsMetricsKeepToTheConventions(t *testing.T) {
 	problems, err := testutil.CollectAndLint(providermetrics.New())
 	if err != nil || len(problems) > 0 {
 		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestTheDocumentNamesItsMetrics(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../../docs/lifecycle.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, metrics := registered(t)
+	for series := range gathered(t, metrics) {
+		name, _, _ := strings.Cut(series, " ")
+		if !strings.Contains(string(doc), "| `"+name+"` |") {
+			t.Errorf("no %s", name)
+		}
 	}
 }
