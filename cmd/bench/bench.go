@@ -42,6 +42,7 @@ var parts = []part{
 	{"gates", (*bench).measureGates},
 	{"slow-disk", (*bench).measureSlowDisk},
 	{"paced", (*bench).measurePaced},
+	{"observers", (*bench).measureObservers},
 	{"audience", (*bench).measureAudience},
 	{"idle", (*bench).measureIdle},
 	{"clients", (*bench).measureClients},

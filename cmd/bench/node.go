@@ -18,14 +18,20 @@ type nodeCmd struct {
 	DatabaseURL string        `required:""`
 	Every       time.Duration `required:""`
 	CPUProfile  string
+	Prose       bool // a text behind each stamp
+	Observers   bool // all of the builtin ones see it
 }
 
 // Run serves until a signal comes.
 func (cmd nodeCmd) Run(ctx context.Context, streams *std) (err error) {
 	log := slog.New(slog.NewTextHandler(streams.err, nil))
-	s, err := startStack(ctx, stackConfig{
-		url: cmd.DatabaseURL, model: pacedModel{every: cmd.Every}, hooks: referenceHooks(), log: log,
-	})
+	cfg := stackConfig{url: cmd.DatabaseURL, model: pacedModel{every: cmd.Every, prose: cmd.Prose}, hooks: referenceHooks(), log: log}
+	if cmd.Observers {
+		if cfg.observers, err = allObservers(); err != nil {
+			return err
+		}
+	}
+	s, err := startStack(ctx, cfg)
 	if err != nil {
 		return err
 	}

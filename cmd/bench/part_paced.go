@@ -121,23 +121,12 @@ func (b *bench) startStreams(ctx context.Context, node *proc.Process, sessions [
 
 // window measures for the time of one measurement.
 func (b *bench) window(ctx, listening context.Context, part, item string, node *proc.Process, listeners []*listener) error {
-	from := time.Now()
-	for _, l := range listeners {
-		l.open(from)
-	}
 	server, db, self := processCPU(node.PID()), familyCPU(b.pg.server.PID()), selfCPU()
-	if err := hold(listening, b.time); err != nil {
+	all, wall, err := b.hear(listening, listeners)
+	if err != nil {
 		return err
 	}
-	wall := time.Since(from)
 	server, db, self = processCPU(node.PID())-server, familyCPU(b.pg.server.PID())-db, selfCPU()-self
-	var all []time.Duration
-	for _, l := range listeners {
-		all = append(all, l.close()...)
-	}
-	if len(all) == 0 {
-		return fmt.Errorf("nothing was heard in %s", wall)
-	}
 	b.addTimes(part, item, addedTime, all, 50, 99, 99.9, 100)
 	b.add(part, item, "chunks", perSecond, float64(len(all))/wall.Seconds())
 	if server > 0 {
@@ -149,6 +138,25 @@ func (b *bench) window(ctx, listening context.Context, part, item string, node *
 		b.add(part, item, "agentd memory", "MB", now)
 	}
 	return ctx.Err()
+}
+
+// hear listens for the time of one measurement.
+func (b *bench) hear(listening context.Context, listeners []*listener) (all []time.Duration, wall time.Duration, err error) {
+	from := time.Now()
+	for _, l := range listeners {
+		l.open(from)
+	}
+	if err := hold(listening, b.time); err != nil {
+		return nil, 0, err
+	}
+	wall = time.Since(from)
+	for _, l := range listeners {
+		all = append(all, l.close()...)
+	}
+	if len(all) == 0 {
+		return nil, 0, fmt.Errorf("nothing was heard in %s", wall)
+	}
+	return all, wall, nil
 }
 
 // hold waits while streams that have no end go on.

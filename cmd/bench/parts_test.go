@@ -199,6 +199,11 @@ func TestStampsAreReadFromDeltas(t *testing.T) {
 	var got []int64
 	add := func(at time.Time) { got = append(got, at.UnixNano()) }
 	stamps([]byte(`{"seq":1,"type":"assistant.delta","data":{"text":"1700000000000000001 1700000000000000002 "}}`), add)
+	stamps([]byte(`{"seq":4,"type":"assistant.delta","data":{"text":"ain from 1700000000000000003 the west 1700000000000000004 , ","attempt":1}}`), add)
+	if len(got) != 4 || got[2] != 1700000000000000003 || got[3] != 1700000000000000004 {
+		t.Errorf("between prose: %v", got)
+	}
+	got = got[:2]
 	stamps([]byte(`{"seq":2,"type":"message.created","data":{"text":"1700000000000000003 "}}`), add)
 	stamps([]byte(`{"seq":3,"type":"assistant.delta","data":{"text":"no stamp of that len "}}`), add)
 	if len(got) != 2 || got[0] != 1700000000000000001 || got[1] != 1700000000000000002 {

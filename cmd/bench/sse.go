@@ -88,13 +88,18 @@ func eventType(data []byte) string {
 
 var textField = []byte(`"text":"`)
 
-// stamps calls add with each stamp in a delta of the paced model.
+// stamps calls add with each stamp in a delta of the paced model. Between them may
+// be prose, which has no digits.
 func stamps(data []byte, add func(time.Time)) {
 	if !bytes.Contains(data, []byte(`"type":"assistant.delta"`)) {
 		return
 	}
 	_, text, _ := bytes.Cut(data, textField)
-	for len(text) > stampDigits && text[stampDigits] == ' ' {
+	for {
+		text = bytes.TrimLeftFunc(text, func(r rune) bool { return r != '"' && (r < '0' || r > '9') })
+		if len(text) <= stampDigits || text[stampDigits] != ' ' {
+			return
+		}
 		n, err := strconv.ParseInt(string(text[:stampDigits]), 10, 64)
 		if err != nil {
 			return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/api"
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/worker"
@@ -34,6 +35,8 @@ type stackConfig struct {
 	url   string
 	model loop.Model
 	hooks hooks.Hooks
+	// observers see what the model answers; nil is none.
+	observers *stream.Set
 	// tracer sees what the pool sends; nil sees nothing.
 	tracer pgx.QueryTracer
 	// unrecorded lets hooks decide and leaves out what they said.
@@ -80,7 +83,7 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 		return nil, err
 	}
 	all := cfg.hooks.Then(hooks.Hooks{OnRunEnd: s.ended})
-	set := all.Set()
+	set := all.Set().With(cfg.observers.Hooks()...)
 	if err := s.store.PutHookSet(ctx, set); err != nil {
 		return nil, err
 	}
@@ -100,7 +103,8 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 		cfg.agent(&agent)
 	}
 	engine := &loop.Engine{
-		Log: runs, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
+		Log: runs, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Observers: cfg.observers, Asker: asker,
+		NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
 	w, err := worker.New(worker.Config{
 		Pool: s.pool, Engine: engine, Commands: s.commands, Leases: store.NewLeases(s.store),
@@ -168,6 +172,15 @@ func (s *stack) play(ctx context.Context, sessionID string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// playAlone is play in a session of its own.
+func (s *stack) playAlone(ctx context.Context) error {
+	ref, err := s.commands.CreateSession(ctx, loop.CreateSession{TenantID: tenantID, Actor: actor})
+	if err != nil {
+		return fmt.Errorf("create a session: %w", err)
+	}
+	return s.play(ctx, ref.SessionID)
 }
 
 // seedSessions makes sessions, through a store of their own.

@@ -62,15 +62,19 @@ func (instantModel) Stream(_ context.Context, req loop.ModelRequest) iter.Seq2[s
 const stampDigits = 19
 
 // pacedModel yields a chunk at equal intervals until it is told to stop. The
-// text of a chunk is the time at which it was yielded.
-type pacedModel struct{ every time.Duration }
+// text of a chunk is the time at which it was yielded, with prose a piece of a
+// text behind it.
+type pacedModel struct {
+	every time.Duration
+	prose bool
+}
 
 // Stream implements loop.Model.
 func (m pacedModel) Stream(ctx context.Context, _ loop.ModelRequest) iter.Seq2[stream.Chunk, error] {
 	return func(yield func(stream.Chunk, error) bool) {
 		tick := time.NewTicker(m.every)
 		defer tick.Stop()
-		for {
+		for i := 0; ; i++ {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
@@ -78,6 +82,9 @@ func (m pacedModel) Stream(ctx context.Context, _ loop.ModelRequest) iter.Seq2[s
 				return
 			}
 			text := fmt.Sprintf("%0*d ", stampDigits, time.Now().UnixNano())
+			if m.prose {
+				text += prosePiece(i)
+			}
 			if !yield(stream.Chunk{Kind: stream.KindDelta, Lane: stream.LaneText, BlockID: "0", Text: text}, nil) {
 				return
 			}
