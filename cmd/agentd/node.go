@@ -178,7 +178,7 @@ func (n node) run(ctx context.Context) (err error) {
 			return err
 		}
 		defer free()
-		demo.Model = observed.Wrap(demo.Model, n.metrics.plugins)
+		demo.Model = observed.Wrap(demo.Model, n.metrics.plugins) // before it is that of fallbacks too
 		demo.Permissions = n.gates.permissions
 		n.limit(&demo)
 		if err := n.models.fallBack(&demo); err != nil {

@@ -26,7 +26,7 @@ func TestThePolicyOfTheREADME(t *testing.T) {
 		`no-rm-rf +\| memory_write +\| Nobody deletes everything here\.`, `\(1 row\)`)
 
 	sh.typed(t, readmeTour(t, "policy-test"), `^1 rule, 3 examples, 0 failures\n$`)
-	p.await(t, &p.err, `hooks are loaded".*cause=file hooks=1 (hook_set=)`)
+	p.await(t, &p.err, `hooks are loaded".*cause=file hooks=1 .*(hook_set=)`)
 	path := filepath.Join(dir, "agentd.yaml")
 	text, err := os.ReadFile(path)
 	if err != nil {
