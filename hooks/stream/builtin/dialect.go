@@ -113,6 +113,7 @@ func (d *dialect) delta(c stream.Chunk) stream.Verdict {
 	}
 	if len(d.queue) == 0 && s.block == c.BlockID && s.try.form == nil && !strings.ContainsAny(c.Text, "<{") {
 		s.plain(c.Text)
+		s.begun = true
 		return stream.Continue()
 	}
 	s.write(c.Text)
@@ -158,9 +159,12 @@ func (d *dialect) text(s *scanner, text string) {
 	if text == "" {
 		return
 	}
-	if s.block == "" {
+	if s.block == "" || !s.begun && len(d.queue) > 0 {
+		// A block of the provider's would have to wait for its next chunk, and fall
+		// behind what comes meanwhile.
 		s.block = d.newBlock()
 	}
+	s.begun = true
 	if n := len(d.queue); n == 0 || d.queue[n-1].call != "" || d.queue[n-1].block != s.block {
 		d.queue = append(d.queue, piece{source: s.source, block: s.block, own: s.block != s.source})
 	}

@@ -140,8 +140,10 @@ type scanner struct {
 	in *dialect
 	// block is where text goes; "" is one that is yet to be made.
 	source, block string
-	fence         fence
-	try           attempt
+	// begun says that there was text.
+	begun bool
+	fence fence
+	try   attempt
 	// held is what has fitted.
 	held []byte
 }

@@ -233,6 +233,16 @@ func TestOtherLanesAndBlocksStayAsTheyAre(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
+	// Texts that wait for calls before them stay in their order.
+	got = played(t, set, textIn("0", `{0:"a",1:{}}{0:"b",1:{}}`), textIn("1", "C"), textIn("2", "D"), textIn("1", "E"), finish(stream.FinishStop))
+	if want := []string{"call a {}", "call b {}", "~3: CE", "~4: D", "finish tool_calls"}; !slices.Equal(got, want) {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+	// What goes on with a block of the provider's waits for a chunk of that.
+	got = played(t, set, textIn("0", `A`), textIn("1", `B{0:"a",1:{}}{0:"b",1:{}}`), textIn("0", "C"), textIn("1", "D"), textIn("1", "E"), finish(stream.FinishStop))
+	if want := []string{"0: AC", "1: B", "call a {}", "call b {}", "~3: DE", "finish tool_calls"}; !slices.Equal(got, want) {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
 	// A call is not put together from two texts, and what a text leaves undone
 	// does not wait for the other.
 	got = played(t, set, textIn("0", `{0:"a",1:{}`), textIn("1", "}"), finish(stream.FinishStop))
