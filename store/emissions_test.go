@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -78,6 +79,24 @@ func (c *consumer) read(ctx context.Context, atMost int) (int, error) {
 	return len(found), err
 }
 
+// settled waits until no transaction of the cluster, of other tests too, is open that
+// began before the last emission was stored.
+func settled(t *testing.T, db *storetest.DB) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for ctx := limit(t); ; <-tick.C {
+		var yes bool
+		err := db.Pool.QueryRow(ctx, `SELECT max(xid) < pg_snapshot_xmin(pg_current_snapshot()) FROM agentd.emission_order`).Scan(&yes)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case yes:
+			return
+		}
+	}
+}
+
 // readAll reads in pages of two.
 func (c *consumer) readAll(t *testing.T) []string {
 	t.Helper()
@@ -117,6 +136,7 @@ func TestAConsumerOfAllSessionsWaitsForWhatCommitsLate(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
+	settled(t, db)
 	got := c.readAll(t)
 	if before != 0 || len(got) != 2 || !strings.HasPrefix(got[0], late) || !strings.HasPrefix(got[1], early) {
 		t.Errorf("%d before the late one, then %q; want none, then the late one of %s and that of %s", before, got, late, early)
@@ -164,6 +184,7 @@ func TestAConsumerSeesEachEmissionOnce(t *testing.T) {
 			}
 		}
 	}
+	settled(t, db)
 	check := func(what string, got, want []string) {
 		last := map[string]int{}
 		for _, name := range got {

@@ -86,6 +86,20 @@ func tellPolicies(t *testing.T, db *storetest.DB) {
 	}
 }
 
+// tellObserved leaves answers that observers changed and stopped, and what they
+// emitted.
+func tellObserved(t *testing.T, db *storetest.DB) {
+	t.Helper()
+	s := newStack(t, db, playing(looptest.Answers(looptest.Answer(
+		looptest.Text("the answer "), looptest.Text("is "), looptest.Text("forty-two"), looptest.Finish(stream.FinishStop)))))
+	for _, regs := range [][]stream.Registration{{amends, emits}, {emits, drops, stops}} {
+		s.observe(t, hooks.Hooks{}, regs...)
+		if run := s.Advance(t, s.Start(t, s.Session(t), "what is it?")); run.Status != loop.RunCompleted {
+			t.Fatalf("the run is %s", run.Status)
+		}
+	}
+}
+
 // plugPuller cancels a run when it is about to ask a person.
 type plugPuller struct {
 	loop.Log

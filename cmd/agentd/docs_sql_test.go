@@ -113,7 +113,9 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 	db := storetest.New(t)
 	tellMore(t, db)
 	tellPolicies(t, db)
+	tellObserved(t, db)
 	tellAll(t, db)
+	settled(t, db)
 	execute(t, db, `GRANT agentd_reader TO CURRENT_USER`)
 	conn, err := pgx.Connect(t.Context(), db.URL)
 	if err != nil {
@@ -124,7 +126,7 @@ func TestDocumentedQueriesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := map[string][]string{}
-	for doc, want := range map[string]int{"sql.md": 10, "ledger.md": 20} {
+	for doc, want := range map[string]int{"sql.md": 10, "ledger.md": 23, "observers.md": 1} {
 		_, queries, _ := between(t, document(t, "docs", doc), "queries")
 		asked[doc] = statements(queries)
 		if len(asked[doc]) != want {

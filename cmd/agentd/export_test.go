@@ -52,6 +52,27 @@ func exportedFacts(t *testing.T, out string) []fact {
 	return facts
 }
 
+// exportedText is what an agent said, as the messages of an export have it.
+func exportedText(t *testing.T, out string) (text string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		var m struct {
+			Kind, Role string
+			Parts      []struct{ Text string }
+		}
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
+			t.Fatal(err)
+		}
+		if m.Kind != "message" || m.Role != "assistant" {
+			continue
+		}
+		for _, p := range m.Parts {
+			text += p.Text
+		}
+	}
+	return text
+}
+
 func kinds(t *testing.T, out string) map[string]int {
 	t.Helper()
 	n := map[string]int{}
