@@ -5,9 +5,8 @@ import "unicode/utf8"
 // engine runs the programs of all rules along one text.
 type engine struct {
 	machines []machine
-	// first says which characters may be the first of any match, as
-	// program.first.
-	first *[utf8.RuneSelf + 1]bool
+	// first are the characters with which a match may begin.
+	first *firsts
 	// pos is the offset of the character that comes next.
 	pos  int
 	prev class
@@ -81,14 +80,15 @@ func (e *engine) step(found *cover, r rune, width int) {
 	e.live = false
 	for i := range e.machines {
 		m := &e.machines[i]
-		begins := m.p.first[k]
+		c := m.p.contexts[context]
+		begins := m.p.first[c][k]
 		if len(m.threads) == 0 && !begins {
 			continue
 		}
 		if m.p.check == nil {
-			m.step(found, context, r, e.pos, begins)
+			m.step(found, c, r, e.pos, begins)
 		} else {
-			m.stepChecked(found, context, r, e.pos, begins)
+			m.stepChecked(found, c, r, e.pos, begins)
 		}
 		e.live = e.live || len(m.threads) > 0
 	}
@@ -101,12 +101,13 @@ func (e *engine) finish(found *cover) {
 	context := e.prev*classes + classNone
 	for i := range e.machines {
 		m := &e.machines[i]
+		c := m.p.contexts[context]
 		switch {
 		case len(m.threads) == 0:
 		case m.p.check == nil:
-			m.step(found, context, atEnd, e.pos, false)
+			m.step(found, c, atEnd, e.pos, false)
 		default:
-			m.stepChecked(found, context, atEnd, e.pos, false)
+			m.stepChecked(found, c, atEnd, e.pos, false)
 		}
 	}
 	e.live = false

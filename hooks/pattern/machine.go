@@ -52,13 +52,11 @@ func (m *machine) reset() {
 }
 
 // step takes the character r, which stands at pos, and adds to found what ends
-// before it. What is said of the text around pos is in context. begins says
-// that a match may begin here.
-func (m *machine) step(found *cover, context class, r rune, pos int, begins bool) {
+// before it. c is the context at pos. begins says that a match may begin here.
+func (m *machine) step(found *cover, c uint8, r rune, pos int, begins bool) {
 	m.stamp++
 	m.ended = m.ended[:0]
 	next := m.spare[:0]
-	c := m.p.contexts[context]
 	after := m.p.after[c]
 	for _, t := range m.threads {
 		if len(m.ended) == 0 || !slices.Contains(m.ended, t.family) {
@@ -115,9 +113,8 @@ func (m *machine) follow(next []thread, t thread, list []int32, found *cover, r 
 // stepChecked is step for a program with a check: each start is by itself, and
 // each match is looked at. Such a program has only matches of a bounded length,
 // so there are few.
-func (m *machine) stepChecked(found *cover, context class, r rune, pos int, begins bool) {
+func (m *machine) stepChecked(found *cover, c uint8, r rune, pos int, begins bool) {
 	next := m.spare[:0]
-	c := m.p.contexts[context]
 	for i, t := range m.threads {
 		if i == 0 || t.start != m.threads[i-1].start {
 			m.stamp++

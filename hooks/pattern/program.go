@@ -57,10 +57,13 @@ type program struct {
 	// nothing follows it: a match is preferred to that.
 	begin [][]int32
 	after [][][]int32
-	// first says of each character below utf8.RuneSelf, and of all others at
-	// that place, whether it may be the first one.
-	first [utf8.RuneSelf + 1]bool
+	// first are the characters that may be the first one, by context.
+	first []firsts
 }
+
+// firsts says of each character below utf8.RuneSelf, and of all others at that
+// place, whether a match may begin with it.
+type firsts [utf8.RuneSelf + 1]bool
 
 // inst takes one character.
 type inst struct {
@@ -112,7 +115,6 @@ func compile(text string, check func([]byte) bool) (*program, error) {
 			b.p.contexts[prev*classes+next] = n
 		}
 	}
-	b.firsts()
 	return b.p, nil
 }
 
@@ -139,7 +141,9 @@ type builder struct {
 
 // context makes the lists for the conditions that hold.
 func (b *builder) context(holds syntax.EmptyOp) error {
-	b.p.begin = append(b.p.begin, b.list(b.prog.Start, holds))
+	begin := b.list(b.prog.Start, holds)
+	b.p.begin = append(b.p.begin, begin)
+	b.p.first = append(b.p.first, b.p.firsts(begin))
 	after := make([][]int32, 0, len(b.p.insts))
 	for i := range b.p.insts {
 		after = append(after, b.list(int(b.p.insts[i].rest.Out), holds))
@@ -185,20 +189,19 @@ func (b *builder) walk(pc int, holds syntax.EmptyOp, out *[]int32) (done bool) {
 	}
 }
 
-// firsts says which characters may be the first.
-func (b *builder) firsts() {
-	for _, list := range b.p.begin {
-		for _, i := range list {
-			if i == matched {
-				continue
-			}
-			in := &b.p.insts[i]
-			for r := range rune(utf8.RuneSelf) {
-				b.p.first[r] = b.p.first[r] || in.takes(r)
-			}
-			b.p.first[utf8.RuneSelf] = b.p.first[utf8.RuneSelf] || takesMore(in.rest)
+// firsts are the characters that one of a list of instructions takes.
+func (p *program) firsts(list []int32) (f firsts) {
+	for _, i := range list {
+		if i == matched {
+			continue
 		}
+		in := &p.insts[i]
+		for r := range rune(utf8.RuneSelf) {
+			f[r] = f[r] || in.takes(r)
+		}
+		f[utf8.RuneSelf] = f[utf8.RuneSelf] || takesMore(in.rest)
 	}
+	return f
 }
 
 // takesMore reports whether an instruction may take a character that is no ASCII.

@@ -1,9 +1,6 @@
 package pattern
 
-import (
-	"fmt"
-	"unicode/utf8"
-)
+import "fmt"
 
 // Rule is something to look for and what takes its place. Those of [Lookup] also
 // know which of what they find is meant.
@@ -38,7 +35,8 @@ func (e *RuleError) Unwrap() error { return e.Err }
 type Redactor struct {
 	rules    []Rule
 	programs []*program
-	first    [utf8.RuneSelf + 1]bool
+	// first are the characters with which a match may begin, whatever is around.
+	first firsts
 	// with are the replacements as they stand in a text, and quoted those in a
 	// JSON text.
 	with, quoted []string
@@ -80,8 +78,10 @@ func (r *Redactor) add(rule Rule, p *program) {
 	r.with = append(r.with, rule.With)
 	q := quote(rule.With)
 	r.quoted = append(r.quoted, q[1:len(q)-1])
-	for i, first := range p.first {
-		r.first[i] = r.first[i] || first
+	for _, first := range p.first {
+		for i, is := range first {
+			r.first[i] = r.first[i] || is
+		}
 	}
 }
 
