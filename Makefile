@@ -60,7 +60,7 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded|TestABuildThatIsBrokenIsCaught
-FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestADraftLeadsToWhatItsEventsFoldTo
+FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestADraftLeadsToWhatItsEventsFoldTo
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant

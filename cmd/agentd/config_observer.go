@@ -50,6 +50,7 @@ var observerKinds = map[string]observerKind{
 	"halt_on_pattern":        {observerOf(builtin.HaltOnPattern), anywhere},
 	"metrics":                {observerOf(builtin.Metrics), behindRedact},
 	"normalize_tool_dialect": {observerOf(builtin.NormalizeToolDialect), beforeRedact},
+	"redact":                 {observerOf(builtin.Redact), anywhere},
 }
 
 // observerOf is what an entry of a builtin observer is decoded into.

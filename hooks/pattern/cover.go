@@ -28,10 +28,12 @@ func (c *cover) reset() {
 func (c *cover) add(start, end, rule int) {
 	if start < c.open {
 		c.open = max(c.open, end)
-		for len(c.spans) > 0 && c.spans[0].start < c.open {
-			c.open = max(c.open, c.spans[0].end)
-			c.drop(0, 1)
+		n := 0
+		for n < len(c.spans) && c.spans[n].start < c.open {
+			c.open = max(c.open, c.spans[n].end)
+			n++
 		}
+		c.drop(0, n)
 		return
 	}
 	i := len(c.spans)
@@ -55,7 +57,11 @@ func (c *cover) add(start, end, rule int) {
 	c.drop(i+1, j)
 }
 
+// drop forgets the spans from i up to j.
 func (c *cover) drop(i, j int) {
+	if i == j {
+		return
+	}
 	c.spans = append(c.spans[:i], c.spans[j:]...)
 }
 
@@ -63,18 +69,17 @@ func (c *cover) drop(i, j int) {
 // what stands before it, and the replacements of what starts at or before it. buf
 // is the text from base on.
 func (c *cover) release(dst, buf []byte, base, upto int, with []string) []byte {
-	for {
-		c.out = max(c.out, c.open)
-		if len(c.spans) == 0 || c.spans[0].start > upto {
-			break
-		}
-		s := c.spans[0]
+	c.out = max(c.out, c.open)
+	n := 0
+	for n < len(c.spans) && c.spans[n].start <= upto {
+		s := c.spans[n]
 		dst = append(dst, buf[c.out-base:s.start-base]...)
 		dst = append(dst, with[s.rule]...)
 		c.counts[s.rule]++
 		c.out, c.open = s.end, s.end
-		c.drop(0, 1)
+		n++
 	}
+	c.drop(0, n)
 	if upto > c.out {
 		dst = append(dst, buf[c.out-base:upto-base]...)
 		c.out = upto

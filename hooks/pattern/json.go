@@ -109,6 +109,17 @@ func (s *JSONStream) Held() int {
 	return len(s.raw)
 }
 
+// Owes is as [TextStream.Owes].
+func (s *JSONStream) Owes() bool {
+	switch {
+	case s.text != nil:
+		return s.text.Owes()
+	case s.decided:
+		return s.Held() > 0 && s.json.settled() >= s.json.cover.open
+	}
+	return s.Held() > 0
+}
+
 func (s *JSONStream) counts() []int {
 	switch {
 	case s.text != nil:

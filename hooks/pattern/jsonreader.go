@@ -97,8 +97,10 @@ func (j *jsonReader) read(dst []byte, final bool) []byte {
 		return dst
 	}
 	dst = j.release(dst, j.settled())
-	n := copy(j.buf, j.buf[j.cover.out-j.base:])
-	j.buf, j.base = j.buf[:n], j.cover.out
+	if j.cover.out > j.base {
+		n := copy(j.buf, j.buf[j.cover.out-j.base:])
+		j.buf, j.base = j.buf[:n], j.cover.out
+	}
 	return dst
 }
 

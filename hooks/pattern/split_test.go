@@ -233,7 +233,7 @@ func checkText(t testing.TB, rnd *rand.Rand, patterns []string, text string) (mo
 
 func TestASplitTextIsRedactedAsTheWholeIs(t *testing.T) {
 	t.Parallel()
-	n := 400
+	n := 200
 	if fullSize {
 		n = 100_000
 	}

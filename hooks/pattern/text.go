@@ -91,6 +91,13 @@ func (s *TextStream) End(dst []byte) ([]byte, error) { return s.push(dst, "", tr
 // Held is how many bytes are held back.
 func (s *TextStream) Held() int { return s.base + len(s.buf) - max(s.cover.out, s.cover.open, s.base) }
 
+// Owes reports whether something is held back for which something will be given
+// out, whatever comes. What belongs to a match that went out already may come to
+// nothing, as what is replaced by an empty text does.
+func (s *TextStream) Owes() bool {
+	return s.Held() > 0 && s.frontier() >= s.cover.open
+}
+
 func (s *TextStream) counts() []int { return s.cover.counts }
 
 func (s *TextStream) push(dst []byte, piece string, final bool) ([]byte, error) {
@@ -109,8 +116,10 @@ func (s *TextStream) push(dst []byte, piece string, final bool) ([]byte, error) 
 		return dst, s.err
 	}
 	dst = s.release(dst)
-	n := copy(s.buf, s.buf[s.cover.out-s.base:])
-	s.buf, s.base = s.buf[:n], s.cover.out
+	if s.cover.out > s.base {
+		n := copy(s.buf, s.buf[s.cover.out-s.base:])
+		s.buf, s.base = s.buf[:n], s.cover.out
+	}
 	return dst, nil
 }
 
@@ -151,12 +160,16 @@ func (s *TextStream) behind() view {
 	return v
 }
 
-func (s *TextStream) release(dst []byte) []byte {
-	upto := s.views[0].frontier()
+func (s *TextStream) frontier() int {
+	f := s.views[0].frontier()
 	for _, v := range s.views[1:] {
-		upto = min(upto, v.frontier())
+		f = min(f, v.frontier())
 	}
-	return s.cover.release(dst, s.buf, s.base, upto, s.r.with)
+	return f
+}
+
+func (s *TextStream) release(dst []byte) []byte {
+	return s.cover.release(dst, s.buf, s.base, s.frontier(), s.r.with)
 }
 
 // plainUnit reads a text as it is. A byte that is no part of a character is

@@ -1,0 +1,211 @@
+package builtin
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
+)
+
+// RedactConfig says what is taken out of answers.
+type RedactConfig struct {
+	// Sets names sets of patterns and single ones of package pattern, such as
+	// secrets or email.
+	Sets []string `json:"sets,omitempty" yaml:"sets"`
+	// Patterns are regular expressions as package regexp knows them (RE2). None may
+	// match the empty text.
+	Patterns []string `json:"patterns,omitempty" yaml:"patterns"`
+	// Replacement stands in the place of what was found; "" is [redacted].
+	Replacement string `json:"replacement,omitempty" yaml:"replacement"`
+	// HoldBytes is how much of a block is held back at most, since it may become a
+	// match; 0, and no more than, [pattern.MaxHold]. An answer that would need more
+	// is stopped.
+	HoldBytes int `json:"hold_bytes,omitempty" yaml:"hold_bytes,positive"`
+}
+
+const (
+	maxRedactPatterns = 32
+	maxReplacement    = 256
+)
+
+// The time limits of redacting. The work grows with the bytes and with nothing
+// else, but a provider may send a megabyte of arguments as one chunk.
+const (
+	redactChunkTime   = 100 * time.Millisecond
+	redactAttemptTime = 10 * time.Second
+)
+
+// Redact takes secrets out of answers: of the text, of reasoning, of the names and
+// ids of tool calls and of their arguments, which are redacted as JSON. Where the
+// provider splits an answer makes no difference to what is left, and of what is
+// found not even the beginning goes on, but for what might have been something
+// else as well: it is held back until that is known.
+//
+// An answer of which more would have to be held back is stopped, and so is one
+// with long arguments that turn out to be no JSON.
+func Redact(c RedactConfig) (stream.Registration, error) {
+	r, err := c.redactor("redact")
+	if err != nil {
+		return stream.Registration{}, err
+	}
+	return stream.Registration{
+		ID: "redact", Version: "1", Config: asJSON(c),
+		New: func(stream.Call) stream.Observer {
+			return &redact{r: r, hold: c.HoldBytes, open: map[blockName]redacting{}}
+		},
+		Redacting: true, OnFailure: stream.FailStop,
+		ChunkTime: redactChunkTime, AttemptTime: redactAttemptTime,
+		// It counts the bytes itself, and a slow provider is no failure of it.
+		HoldBytes: -1, HoldTime: -1,
+	}, nil
+}
+
+func (c RedactConfig) redactor(kind string) (*pattern.Redactor, error) {
+	with := cmp.Or(c.Replacement, "[redacted]")
+	known := strings.Join(append(pattern.Sets(), pattern.Names()...), ", ")
+	switch n := len(c.Sets) + len(c.Patterns); {
+	case n == 0:
+		return nil, badConfig(kind, "sets", "names nothing to look for; expected some of %s, or patterns", known)
+	case n > maxRedactPatterns:
+		return nil, badConfig(kind, "", "has %d sets and patterns; at most %d are taken", n, maxRedactPatterns)
+	case len(with) > maxReplacement || !utf8.ValidString(with) || strings.IndexByte(with, 0) >= 0:
+		return nil, badConfig(kind, "replacement", "must be a text of at most %d bytes", maxReplacement)
+	case c.HoldBytes < 0 || c.HoldBytes > pattern.MaxHold:
+		return nil, badConfig(kind, "hold_bytes", "must be 1 to %d", pattern.MaxHold)
+	}
+	var rules []pattern.Rule
+	for i, name := range c.Sets {
+		named, ok := pattern.Lookup(name, with)
+		if !ok {
+			return nil, badConfig(kind, fmt.Sprintf("sets[%d]", i), "%.80q is none of %s", name, known)
+		}
+		rules = append(rules, named...)
+	}
+	builtin := len(rules)
+	for _, text := range c.Patterns {
+		rules = append(rules, pattern.Rule{Name: text, Pattern: text, With: with})
+	}
+	r, err := pattern.New(rules...)
+	var bad *pattern.RuleError
+	if errors.As(err, &bad) {
+		return nil, badConfig(kind, fmt.Sprintf("patterns[%d]", bad.Index-builtin), "%v", bad.Err)
+	}
+	return r, nil
+}
+
+// redact is the observer of one attempt.
+type redact struct {
+	r    *pattern.Redactor
+	hold int
+	open map[blockName]redacting
+	// out is what came of a chunk.
+	out []byte
+}
+
+// redacting is a block: a [pattern.TextStream] or a [pattern.JSONStream].
+type redacting interface {
+	Push(dst []byte, piece string) ([]byte, error)
+	End(dst []byte) ([]byte, error)
+	Owes() bool
+}
+
+// OnChunk implements [stream.Observer].
+func (o *redact) OnChunk(c stream.Chunk) stream.Verdict {
+	var err error
+	next := c
+	switch c.Kind {
+	case stream.KindToolCall:
+		if next.Call, err = o.call(c.Call); err != nil {
+			return unredacted(err)
+		}
+	case stream.KindDelta:
+	case stream.KindEnd:
+		return o.end(c)
+	default:
+		return stream.Continue()
+	}
+	block := o.block(c)
+	if o.out, err = block.Push(o.out[:0], c.Text); err != nil {
+		return unredacted(err)
+	}
+	if string(o.out) != c.Text {
+		next.Text = string(o.out)
+	}
+	switch {
+	case next == c:
+		return stream.Continue()
+	case next.Text == "" && next.Call == c.Call && block.Owes():
+		return stream.Hold()
+	}
+	return stream.Amend(next)
+}
+
+// OnEnd implements [stream.Observer]. Nothing is left of the attempt by then.
+func (o *redact) OnEnd(stream.Summary) {}
+
+func (o *redact) block(c stream.Chunk) redacting {
+	name := blockName{c.Lane, c.BlockID}
+	if c.Kind == stream.KindToolCall {
+		name.lane = stream.LaneToolArguments
+	}
+	b := o.open[name]
+	if b == nil {
+		if name.lane == stream.LaneToolArguments {
+			b = o.r.JSON(o.hold)
+		} else {
+			b = o.r.Text(o.hold)
+		}
+		o.open[name] = b
+	}
+	return b
+}
+
+// end gives back what is held of a block; the next time there is nothing.
+func (o *redact) end(c stream.Chunk) stream.Verdict {
+	name := blockName{c.Lane, c.BlockID}
+	block := o.open[name]
+	if block == nil {
+		return stream.Continue()
+	}
+	delete(o.open, name)
+	rest, err := block.End(nil)
+	switch {
+	case err != nil:
+		return unredacted(err)
+	case len(rest) == 0:
+		return stream.Continue()
+	}
+	return stream.Amend(stream.Chunk{Kind: stream.KindDelta, Lane: c.Lane, BlockID: c.BlockID, Text: string(rest)})
+}
+
+// call redacts the words of a call.
+func (o *redact) call(c stream.CallStart) (stream.CallStart, error) {
+	for _, word := range []*string{&c.Name, &c.ProviderID} {
+		s := o.r.Text(o.hold)
+		out, err := s.Push(nil, *word)
+		if err == nil {
+			out, err = s.End(out)
+		}
+		if err != nil {
+			return c, err
+		}
+		if string(out) != *word {
+			*word = string(out)
+		}
+	}
+	return c, nil
+}
+
+// unredacted stops an answer that cannot be redacted.
+func unredacted(err error) stream.Verdict {
+	var long *pattern.HoldError
+	if errors.As(err, &long) {
+		return stream.Stop(fmt.Sprintf("A value that may have to be redacted is longer than %d bytes, which is what may be held back of an answer.", long.Limit))
+	}
+	return stream.Stop(fmt.Sprintf("The arguments of a tool call are no JSON and longer than %d bytes, so they cannot be redacted.", pattern.MaxHold))
+}
