@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/hooks/stream/builtin"
 )
@@ -29,9 +30,10 @@ type observing struct {
 }
 
 const (
-	observersNone  = "none"
-	observersOther = "of other calls"
-	observersAll   = "all builtins"
+	observersNone   = "none"
+	observersOther  = "of other calls"
+	observersRedact = "redact, 6 patterns"
+	observersAll    = "all four"
 )
 
 // observings are what is compared, nobody first.
@@ -43,7 +45,7 @@ func observings() ([]observing, error) {
 		name string
 		made []built
 	}{
-		{observersOther, []built{titles}}, {observersAll, builtins()},
+		{observersOther, []built{titles}}, {observersRedact, []built{redacting()}}, {observersAll, builtins()},
 	} {
 		set, err := newSet(one.made)
 		if err != nil {
@@ -62,11 +64,17 @@ type built struct {
 
 func builtinObserver(r stream.Registration, err error) built { return built{r, err} }
 
-// builtins are the observers that agentd has, in the order in which they should
-// stand.
+// redacting looks for secrets, which are six patterns.
+func redacting() built {
+	return builtinObserver(builtin.Redact(builtin.RedactConfig{Sets: []string{pattern.SetSecrets}}))
+}
+
+// builtins are the four observers that agentd has, in the order in which they
+// should stand.
 func builtins() []built {
 	return []built{
 		builtinObserver(builtin.NormalizeToolDialect(builtin.NormalizeToolDialectConfig{})),
+		redacting(),
 		builtinObserver(builtin.HaltOnPattern(builtin.HaltOnPatternConfig{})),
 		builtinObserver(builtin.Metrics(builtin.MetricsConfig{})),
 	}
@@ -83,7 +91,7 @@ func newSet(made []built) (*stream.Set, error) {
 	return stream.NewSet(regs...)
 }
 
-// allObservers are the builtin ones, joined.
+// allObservers are the four in their order.
 func allObservers() (*stream.Set, error) { return newSet(builtins()) }
 
 // verdicts is an observer that tells when the one in it stops an answer.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -103,5 +104,32 @@ func TestAStopIsTimedFromItsVerdict(t *testing.T) {
 	cancel()
 	if _, err := p.left(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "still read") {
 		t.Errorf("nobody leaves: %v", err)
+	}
+}
+
+// TestObserversDoNotHoldStamps: what they hold of the prose comes later, and what
+// is measured does not.
+func TestObserversDoNotHoldStamps(t *testing.T) {
+	t.Parallel()
+	set, err := allObservers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	attempt, held := set.Begin(stream.Call{Class: stream.ClassMain}), 0
+	for i := range 500 {
+		stamp := fmt.Sprintf("%d ", 1_700_000_000_000_000_000+int64(i)*1_234_567_891)
+		text := ""
+		for _, c := range attempt.Push(stream.Chunk{Lane: stream.LaneText, BlockID: "0", Text: stamp + prosePiece(i)}).Chunks {
+			text += c.Text
+		}
+		if !strings.Contains(text, stamp) {
+			t.Errorf("chunk %d: %q of %q", i, text, stamp)
+		}
+		if !strings.HasSuffix(text, prosePiece(i)) {
+			held++
+		}
+	}
+	if held == 0 {
+		t.Error("nothing is ever held: what is measured is no redaction")
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-2ca4966b/agentd/cmd/proc"
+	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
 const (
@@ -167,8 +168,8 @@ func hold(listening context.Context, d time.Duration) error {
 	return nil
 }
 
-// listen ends when the connection is closed, which is an error for a stream that
-// has no end.
+// listen ends when the connection is closed or the run has ended, which are errors
+// for a stream that has no end.
 func (l *listener) listen(s *subscription) error {
 	defer s.close()
 	for {
@@ -177,14 +178,22 @@ func (l *listener) listen(s *subscription) error {
 			return err
 		}
 		now := time.Now()
+		delta := false
 		l.mu.Lock()
 		stamps(data, func(yielded time.Time) {
+			delta = true
 			l.once.Do(func() { close(l.heard) })
 			if !l.from.IsZero() && !yielded.Before(l.from) {
 				l.added = append(l.added, now.Sub(yielded))
 			}
 		})
 		l.mu.Unlock()
+		if delta {
+			continue
+		}
+		if typ := event.Type(eventType(data)); typ == event.TypeRunCompleted || typ == event.TypeRunFailed {
+			return fmt.Errorf("%s: %.300s", typ, data)
+		}
 	}
 }
 

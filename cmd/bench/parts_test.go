@@ -266,6 +266,29 @@ func TestAStreamThatEndsEndsTheMeasurement(t *testing.T) {
 	_ = group.Wait()
 }
 
+func TestAListenerIsToldOfARunThatEnds(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for _, data := range []string{
+			`{"type":"run.started"}`, `{"type":"assistant.delta","data":{"text":"1700000000000000001 "}}`, `{"type":"run.completed","data":{"reason":"stopped"}}`,
+		} {
+			_, _ = io.WriteString(w, "data: "+data+"\n\n")
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(web.Close)
+	s, err := subscribe(t.Context(), web.URL, "s", "", 4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{heard: make(chan struct{})}
+	if err := l.listen(s); err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("%v", err)
+	}
+	<-l.heard
+}
+
 func TestAMessageThatIsRefusedEndsTheMeasurement(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
