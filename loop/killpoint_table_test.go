@@ -245,11 +245,7 @@ func conversation(messages []hooks.Message) string {
 				text += ", with other arguments"
 			}
 		}
-		switch m.Role {
-		case hooks.RoleTool:
-		case hooks.RoleSystem:
-			text = "the notice"
-		case hooks.RoleUser, hooks.RoleAssistant:
+		if m.Role != hooks.RoleTool {
 			text = "“" + text + "”"
 		}
 		if calls == 1 {
