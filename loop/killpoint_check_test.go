@@ -287,7 +287,7 @@ func upToAttempts(t *testing.T, events []event.Event, unknown map[string]hooks.R
 			if field[string](t, e, "cause") == "job_lost" {
 				continue
 			}
-		case event.TypeModelRequested, event.TypeAssistantDelta:
+		case event.TypeModelRequested, event.TypeAssistantDelta, event.TypeEmission:
 			if void[attemptOf{e.RunID, e.Turn, field[int](t, e, "attempt")}] {
 				continue
 			}

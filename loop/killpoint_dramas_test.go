@@ -24,6 +24,8 @@ type drama struct {
 	timeout time.Duration
 	// slow is a gate whose hooks are always asked about durable facts only.
 	slow hooks.Gate
+	// observer sees the answers, if it has an id. There is one other model.
+	observer stream.Registration
 	// before happens while nobody dies.
 	before func(t *testing.T, k *staged)
 	// acts are asked for one after the other: when no worker is at work on the
@@ -105,10 +107,54 @@ var dramas = []drama{
 		name: "a failed run that is taken up again", plot: "The provider breaks off in the middle of the answer, which fails the run; then somebody retries it.",
 		model: breaksOff, acts: []act{starts("hi"), retries},
 	},
+	{
+		name: "an answer that an observer stops", plot: "“so far” was shown; the policy is to end the turn.",
+		model: strays, acts: []act{starts("hi")}, observer: straying(stream.StopEndTurn),
+	},
+	{
+		name: "a model that is asked again", plot: "The same answer; the policy is to ask again, with a notice.",
+		model: strays, acts: []act{starts("hi")}, observer: straying(stream.StopRetry),
+	},
+}
+
+// similar are dramas in which nothing becomes of a death that is not in the others.
+var similar = []drama{
+	{
+		name: "an answer that an observer stops, so that the run fails", plot: "The same answer, and then somebody retries the run; the model keeps to the point.",
+		model: strays, acts: []act{starts("hi"), retries}, observer: straying(stream.StopFail),
+	},
+	{
+		name: "another model that is asked", plot: "The same answer; the policy is to fall back to the agent's next model.",
+		model: strays, acts: []act{starts("hi")}, observer: straying(stream.StopFallback),
+	},
 }
 
 // speaks answers with text.
 var speaks = looptest.Answers(looptest.Answer(looptest.Text("hello "), looptest.Text("there"), looptest.Finish(stream.FinishStop)))
+
+// strays says in each answer of a run's first turn what it should not.
+func strays(ctx context.Context, req loop.ModelRequest, yield func(stream.Chunk, error) bool) {
+	if req.Turn > 1 || req.Messages[len(req.Messages)-1].Text() != "hi" {
+		speaks(ctx, req, yield)
+		return
+	}
+	fails(nil, looptest.Text("so "), looptest.Text("far"), looptest.Text("forbidden"), looptest.Text("and more"))(ctx, req, yield)
+}
+
+// straying stops what strays, and emits something with its first piece.
+func straying(policy stream.StopPolicy) stream.Registration {
+	r := watches("watch", ofText(func(c stream.Chunk) stream.Verdict {
+		switch c.Text {
+		case "forbidden":
+			return stream.Stop("it strays")
+		case "so ":
+			return stream.Emit("lengths", []byte(`{"bytes":3}`))
+		}
+		return stream.Continue()
+	}))
+	r.OnStop = policy
+	return r
+}
 
 // asksFor is a model that says something, calls the tools, and says that it is
 // done.

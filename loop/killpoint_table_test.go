@@ -245,7 +245,11 @@ func conversation(messages []hooks.Message) string {
 				text += ", with other arguments"
 			}
 		}
-		if m.Role != hooks.RoleTool {
+		switch m.Role {
+		case hooks.RoleTool:
+		case hooks.RoleSystem:
+			text = "the notice"
+		case hooks.RoleUser, hooks.RoleAssistant:
 			text = "“" + text + "”"
 		}
 		if calls == 1 {

@@ -79,6 +79,12 @@ func stage(t *testing.T, d drama, pure func(hooks.Gate) bool, killAt int, writte
 	permit(k.Bench, d.permissions...)
 	hurry(k.Bench, d.timeout)
 	k.Use(declared(k.hooks(), func(g hooks.Gate) bool { return pure(g) && g != d.slow }))
+	if d.observer.ID != "" {
+		agent := k.Engine.Agents["demo"]
+		agent.Fallbacks = []loop.Fallback{{Model: agent.Model, ModelName: "second"}}
+		k.Engine.Agents["demo"] = agent
+		k.Observe(t, d.observer)
+	}
 	k.id = k.Session(t)
 	if written {
 		k.log.LoseAcks(k.append)
@@ -277,7 +283,7 @@ func (k *staged) ask(t *testing.T, a act) {
 // only and so cost appends of their own. What must hold is in check.
 func TestADeathBetweenAnyTwoWritesLeavesNoTrace(t *testing.T) {
 	t.Parallel()
-	for _, d := range dramas {
+	for _, d := range slices.Concat(dramas, similar) {
 		t.Run(strings.ReplaceAll(d.name, " ", "_"), func(t *testing.T) {
 			t.Parallel()
 			deaths(t, d, noGate)

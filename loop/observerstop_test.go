@@ -13,6 +13,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/audit"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
 )
@@ -136,6 +137,11 @@ func TestWhatFollowsWhenAnObserverStopsAnAnswer(t *testing.T) {
 					t.Errorf("the conversation has %q; want %q", said, c.said)
 				}
 				checkStops(t, events, c.policies)
+				for _, v := range audit.Check(events, nil) {
+					if v.Rule == audit.RuleRequest {
+						t.Error(v)
+					}
+				}
 				if len(c.second) > 0 && !slices.Equal(toldIn(m.asked[1]), c.second) {
 					t.Errorf("the second call is told %q; want %q", toldIn(m.asked[1]), c.second)
 				}
@@ -143,8 +149,12 @@ func TestWhatFollowsWhenAnObserverStopsAnAnswer(t *testing.T) {
 				for _, r := range payloads[event.ModelRequested](t, events) {
 					models = append(models, r.Model)
 				}
-				if got := strings.Join(models, " "); got != c.models {
-					t.Errorf("asked %q; want %q", got, c.models)
+				var asked []string
+				for _, req := range m.asked {
+					asked = append(asked, req.Model)
+				}
+				if got := strings.Join(models, " "); got != c.models || !slices.Equal(asked, models) {
+					t.Errorf("asked %q, announced %q; want %q", asked, got, c.models)
 				}
 				// A later run is told of what was said, and of no notice.
 				m.say = []string{"fine"}

@@ -201,3 +201,21 @@ func TestUsageBeginsWithWhatTurnsHad(t *testing.T) {
 	exec(t, db, backfill)
 	wantLines(t, "usage", lines(t, db, sums), counted)
 }
+
+// TestUsageCountsEachTurnOfAStatement: of two agents, and those that took nothing
+// more are not among them.
+func TestUsageCountsEachTurnOfAStatement(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t, storetest.Unverified) // the tables say what no log does
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	for range 3 {
+		calling(t, s)
+	}
+	exec(t, db, `UPDATE agentd.runs SET agent = 'other' WHERE id = (SELECT min(id::text)::uuid FROM agentd.runs)`)
+	const query = `SELECT agent, sum(calls)::text, sum(unreported)::text, sum(input_tokens)::text, sum(output_tokens)::text, sum(cost_micros)::text FROM agentd.usage GROUP BY agent ORDER BY agent`
+	exec(t, db, `UPDATE agentd.turns SET status = 'calling'`)
+	wantLines(t, "nothing took anything", lines(t, db, query), []string{})
+	exec(t, db, `UPDATE agentd.turns SET input_tokens = input_tokens + 3, output_tokens = 2, cost_micros = 7`)
+	exec(t, db, `UPDATE agentd.turns SET finish_reason = 'stop', message_id = gen_random_uuid() FROM agentd.runs AS r WHERE r.id = run_id AND r.agent = 'other'`)
+	wantLines(t, "usage", lines(t, db, query), []string{"demo|2|0|6|4|14", "other|2|1|3|2|7"})
+}

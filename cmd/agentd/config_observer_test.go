@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -164,6 +165,10 @@ func TestObserversThatCannotBeMeantAreRefused(t *testing.T) {
 		"observers: [{halt_on_pattern: {window: 0}}]":                                       "c.yaml:1:40: window is 0; expected a number from 1",
 		"observers: [{halt_on_pattern: {window: 16385}}]":                                   "c.yaml:1:40: window: must be 1 to 16384 bytes",
 		"observers: [{halt_on_pattern: {patterns: '((a{100}){100}){100}'}}]":                "c.yaml:1:42: patterns[0]: ",
+		"observers: [{redact: {patterns: secrets}, on_failure: detach}]":                    "c.yaml:1:55: redact takes secrets out, so the answer is stopped when it fails; expected stop",
+		"observers: [{redact: }]":                                                           "c.yaml:1:22: patterns: names nothing to look for",
+		"observers: [{redact: {matching: 'a*'}}]":                                           "c.yaml:1:33: matching[0]: ",
+		"observers: [{redact: {patterns: email, hold_bytes: 0}}]":                           "c.yaml:1:52: hold_bytes is 0",
 		"observers: [{metrics: {channel: Numbers}}]":                                        "c.yaml:1:33: channel: must have 1 to 64",
 		"observers: [{metrics: {}, halt_on_pattern: {}}]":                                   "the observer is ",
 	} {
@@ -176,6 +181,55 @@ func TestObserversThatCannotBeMeantAreRefused(t *testing.T) {
 	_, err := hookConfig{observers: []stream.Registration{unmovedAs("a"), unmovedAs("a")}}.read()
 	if err == nil || err.Error() != `extraObservers: the id "a" of the observer is also that of another observer` {
 		t.Errorf("of the program's own: %v", err)
+	}
+}
+
+// TestWhatIsTakenOutIsNamedTheSameEverywhere: one config is good for messages and
+// outputs of tools, and for answers.
+func TestWhatIsTakenOutIsNamedTheSameEverywhere(t *testing.T) {
+	t.Parallel()
+	const secret = "k-0123456789"
+	for _, name := range append(pattern.Names(), pattern.Sets()...) {
+		both := "redact: {patterns: [" + name + "], matching: ['k-[0-9]+'], with: '#'}"
+		path := filepath.Join(configFiles(t, map[string]string{"c.yaml": "hooks: [{" + both + "}]\nobservers: [{" + both + "}]\n"}), "c.yaml")
+		c, err := hookConfig{path: path}.read()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		v, _, err := hooks.Ask(t.Context(), &hooks.Asker{}, c.hooks.BeforeInput, hooks.Position{}, hooks.BeforeInput{Text: "the " + secret + "."}, nil)
+		if err != nil || v.Value.Text != "the #." {
+			t.Errorf("%s: a message becomes %q, %v", name, v.Value.Text, err)
+		}
+		a := c.observers.Begin(stream.Call{Class: stream.ClassMain})
+		out := a.Push(stream.Chunk{Lane: stream.LaneText, BlockID: "0", Text: "the " + secret + ". "})
+		if out.Stop != nil || !strings.HasPrefix(out.Chunks[0].Text, "the #.") {
+			t.Errorf("%s: an answer becomes %+v", name, out)
+		}
+	}
+	for _, list := range []string{"hooks", "observers"} {
+		path := filepath.Join(configFiles(t, map[string]string{"c.yaml": list + ": [{redact: {patterns: [emial]}}]\n"}), "c.yaml")
+		if _, err := (hookConfig{path: path}).read(); err == nil || !strings.Contains(err.Error(), `patterns[0]: "emial" is none of `) {
+			t.Errorf("%s: %v", list, err)
+		}
+	}
+}
+
+func TestAnObserverInTheWrongPlaceIsListedWithAWarning(t *testing.T) {
+	t.Parallel()
+	dir := configFiles(t, map[string]string{
+		"agentd.yaml": "observers:\n  - metrics:\n  - redact: {patterns: secrets}\n    on_stop: fail\n  - normalize_tool_dialect:\n",
+		"good.yaml":   "observers:\n  - normalize_tool_dialect:\n  - redact: {patterns: secrets}\n  - metrics:\n",
+	})
+	code, out, said := runAgentd(t, options{dir: dir}, "hooks", "list")
+	const want = `warning: agentd.yaml:2: the observer metrics stands before redact (agentd.yaml:3) and tells of what that takes out: put it behind
+warning: agentd.yaml:5: the observer normalize-tool-dialect stands behind redact (agentd.yaml:3), which does not see the calls that it makes of a text: put it before
+`
+	if code != 0 || said != want || !strings.Contains(spaced(out), "\n2 redact@1 main fail stop yes - agentd.yaml:3\n") {
+		t.Errorf("exit code %d, said\n%s\nprinted\n%s", code, said, out)
+	}
+	if code, _, said := runAgentd(t, options{dir: dir}, "hooks", "list", "--config", "good.yaml"); code != 0 || said != "" {
+		t.Errorf("in order: exit code %d, said %s", code, said)
 	}
 }
 

@@ -66,7 +66,7 @@ func builtinObserver(r stream.Registration, err error) built { return built{r, e
 
 // redacting looks for secrets, which are six patterns.
 func redacting() built {
-	return builtinObserver(builtin.Redact(builtin.RedactConfig{Sets: []string{pattern.SetSecrets}}))
+	return builtinObserver(builtin.Redact(builtin.RedactConfig{Patterns: []string{pattern.SetSecrets}}))
 }
 
 // builtins are the four observers that agentd has, in the order in which they

@@ -115,9 +115,13 @@ func (a *Auditor) Note(before, after loop.State, e event.Event, p event.Payload)
 		a.completed(e, p)
 	case event.AssistantStopped:
 		a.stopped(e, p)
+		a.stoppedBy(before, e, p)
 	case event.RunSuspended:
 		a.suspended(before, e, p)
-	case event.RunCompleted, event.RunFailed, event.RunCancelled:
+	case event.RunCompleted:
+		a.completes(before, e, p)
+		a.ended(after, e)
+	case event.RunFailed, event.RunCancelled:
 		a.ended(after, e)
 	default:
 		a.ofCall(before, e, p)

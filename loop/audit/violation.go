@@ -36,6 +36,9 @@ const (
 	// RuleApproval: a question is answered once, by an answer about the same
 	// call, none is open when its run ends, and who waits says for which.
 	RuleApproval Rule = "approval"
+	// RuleStop: after an answer that an observer has stopped comes what the event
+	// says, and a run is asked again for that reason once.
+	RuleStop Rule = "stop"
 	// RuleDecision: a decision is recorded once, with an event of its run, under
 	// the lease that the run had then. That of a shadow has no effect.
 	RuleDecision Rule = "decision"

@@ -12,16 +12,17 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
-// RedactConfig says what is taken out of answers.
+// RedactConfig says what is taken out of answers. What to look for is named as in
+// the guard of that name.
 type RedactConfig struct {
-	// Sets names sets of patterns and single ones of package pattern, such as
+	// Patterns names sets of patterns and single ones of package pattern, such as
 	// secrets or email.
-	Sets []string `json:"sets,omitempty" yaml:"sets"`
-	// Patterns are regular expressions as package regexp knows them (RE2). None may
-	// match the empty text.
 	Patterns []string `json:"patterns,omitempty" yaml:"patterns"`
-	// Replacement stands in the place of what was found; "" is [redacted].
-	Replacement string `json:"replacement,omitempty" yaml:"replacement"`
+	// Matching are regular expressions as package regexp knows them (RE2). None may
+	// match the empty text.
+	Matching []string `json:"matching,omitempty" yaml:"matching"`
+	// With stands in the place of what was found; "" is [redacted].
+	With string `json:"with,omitempty" yaml:"with"`
 	// HoldBytes is how much of a block is held back at most, since it may become a
 	// match; 0, and no more than, [pattern.MaxHold]. An answer that would need more
 	// is stopped.
@@ -66,34 +67,34 @@ func Redact(c RedactConfig) (stream.Registration, error) {
 }
 
 func (c RedactConfig) redactor(kind string) (*pattern.Redactor, error) {
-	with := cmp.Or(c.Replacement, "[redacted]")
+	with := cmp.Or(c.With, "[redacted]")
 	known := strings.Join(append(pattern.Sets(), pattern.Names()...), ", ")
-	switch n := len(c.Sets) + len(c.Patterns); {
+	switch n := len(c.Patterns) + len(c.Matching); {
 	case n == 0:
-		return nil, badConfig(kind, "sets", "names nothing to look for; expected some of %s, or patterns", known)
+		return nil, badConfig(kind, "patterns", "names nothing to look for; expected some of %s, or matching", known)
 	case n > maxRedactPatterns:
-		return nil, badConfig(kind, "", "has %d sets and patterns; at most %d are taken", n, maxRedactPatterns)
+		return nil, badConfig(kind, "", "has %d patterns; at most %d are taken", n, maxRedactPatterns)
 	case len(with) > maxReplacement || !utf8.ValidString(with) || strings.IndexByte(with, 0) >= 0:
-		return nil, badConfig(kind, "replacement", "must be a text of at most %d bytes", maxReplacement)
+		return nil, badConfig(kind, "with", "must be a text of at most %d bytes", maxReplacement)
 	case c.HoldBytes < 0 || c.HoldBytes > pattern.MaxHold:
 		return nil, badConfig(kind, "hold_bytes", "must be 1 to %d", pattern.MaxHold)
 	}
 	var rules []pattern.Rule
-	for i, name := range c.Sets {
+	for i, name := range c.Patterns {
 		named, ok := pattern.Lookup(name, with)
 		if !ok {
-			return nil, badConfig(kind, fmt.Sprintf("sets[%d]", i), "%.80q is none of %s", name, known)
+			return nil, badConfig(kind, fmt.Sprintf("patterns[%d]", i), "%.80q is none of %s", name, known)
 		}
 		rules = append(rules, named...)
 	}
 	builtin := len(rules)
-	for _, text := range c.Patterns {
+	for _, text := range c.Matching {
 		rules = append(rules, pattern.Rule{Name: text, Pattern: text, With: with})
 	}
 	r, err := pattern.New(rules...)
 	var bad *pattern.RuleError
 	if errors.As(err, &bad) {
-		return nil, badConfig(kind, fmt.Sprintf("patterns[%d]", bad.Index-builtin), "%v", bad.Err)
+		return nil, badConfig(kind, fmt.Sprintf("matching[%d]", bad.Index-builtin), "%v", bad.Err)
 	}
 	return r, nil
 }

@@ -92,7 +92,7 @@ func TestASecretIsNeverThereWhereverItIsSplit(t *testing.T) {
 	if strings.Join(recorded, "") != "token is "+secretKey+" bye" {
 		t.Fatalf("the fixture is %q", recorded)
 	}
-	r := redacting(t, builtin.RedactConfig{Sets: []string{pattern.SetSecrets}, Patterns: []string{keyLike}})
+	r := redacting(t, builtin.RedactConfig{Patterns: []string{pattern.SetSecrets}, Matching: []string{keyLike}})
 	check := func(t testing.TB, lane stream.Lane, pieces []string, want string) {
 		t.Helper()
 		var chunks []stream.Chunk
@@ -137,7 +137,7 @@ func TestASecretIsNeverThereWhereverItIsSplit(t *testing.T) {
 
 func TestWordsOfACallAreRedactedToo(t *testing.T) {
 	t.Parallel()
-	r := redacting(t, builtin.RedactConfig{Patterns: []string{keyLike}, Replacement: "gone"})
+	r := redacting(t, builtin.RedactConfig{Matching: []string{keyLike}, With: "gone"})
 	open := func(id, name, arguments string) stream.Chunk {
 		return stream.Chunk{
 			Kind: stream.KindToolCall, Lane: stream.LaneToolArguments, BlockID: id, Text: arguments,
@@ -153,7 +153,7 @@ func TestWordsOfACallAreRedactedToo(t *testing.T) {
 	if fmt.Sprint(got.texts) != fmt.Sprint(want) || got.stop != nil {
 		t.Errorf("%v, %+v; want %v", got.texts, got.stop, want)
 	}
-	long := redacting(t, builtin.RedactConfig{Patterns: []string{`a+b`}, HoldBytes: 10})
+	long := redacting(t, builtin.RedactConfig{Matching: []string{`a+b`}, HoldBytes: 10})
 	if got := answerOf(t, begun(t, long), open("1", strings.Repeat("a", 20), "")); got.stop == nil || got.all != "" {
 		t.Errorf("of a name that is too long: %+v", got)
 	}
@@ -161,7 +161,7 @@ func TestWordsOfACallAreRedactedToo(t *testing.T) {
 
 func TestVerdictsOfRedacting(t *testing.T) {
 	t.Parallel()
-	o := redacting(t, builtin.RedactConfig{Patterns: []string{keyLike, `x+.?y`}}).New(stream.Call{})
+	o := redacting(t, builtin.RedactConfig{Matching: []string{keyLike, `x+.?y`}}).New(stream.Call{})
 	for _, c := range []struct {
 		in     stream.Chunk
 		action stream.Action
@@ -194,7 +194,7 @@ func TestHeldTextIsAlwaysOwed(t *testing.T) {
 	words := []string{"a", "b", "ab", "c", " ", `"`, "{", "}", ":", `\u0061`, "\xe2", "1", "\n"}
 	patterns := []string{`ab+`, `b.*c`, `a(?:.*b)?`, `c+ab`, `[^a]b`, `1`}
 	rapid.Check(t, func(t *rapid.T) {
-		c := builtin.RedactConfig{Patterns: rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")}
+		c := builtin.RedactConfig{Matching: rapid.SliceOfN(rapid.SampledFrom(patterns), 1, 3).Draw(t, "patterns")}
 		r, err := builtin.Redact(c)
 		if err != nil {
 			t.Fatal(err)
@@ -221,7 +221,7 @@ func TestHeldTextIsAlwaysOwed(t *testing.T) {
 
 func TestWhatCannotBeRedactedStopsTheAnswer(t *testing.T) {
 	t.Parallel()
-	r := redacting(t, builtin.RedactConfig{Patterns: []string{`key-test-[0-9a-f]+!`}, HoldBytes: 100})
+	r := redacting(t, builtin.RedactConfig{Matching: []string{`key-test-[0-9a-f]+!`}, HoldBytes: 100})
 	r.OnStop = stream.StopFail
 	long := "key-test-" + strings.Repeat("0", 100)
 	for name, c := range map[string]struct {
@@ -259,7 +259,7 @@ func (*holder) OnEnd(stream.Summary) {}
 
 func TestARedactorThatPanicsWhileItHoldsStopsTheAnswer(t *testing.T) {
 	t.Parallel()
-	r := redacting(t, builtin.RedactConfig{Patterns: []string{"a"}})
+	r := redacting(t, builtin.RedactConfig{Matching: []string{"a"}})
 	r.New = func(stream.Call) stream.Observer { return &holder{} }
 	a := begun(t, r)
 	got := answerOf(t, a, text("key-test-0"), text("123456789"), text("abcdef"))
@@ -273,7 +273,7 @@ func TestARedactorThatPanicsWhileItHoldsStopsTheAnswer(t *testing.T) {
 
 func TestMetricsBehindRedactCountWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	a := begun(t, redacting(t, builtin.RedactConfig{Patterns: []string{keyLike}, Replacement: "*"}), measuring(t, builtin.MetricsConfig{}))
+	a := begun(t, redacting(t, builtin.RedactConfig{Matching: []string{keyLike}, With: "*"}), measuring(t, builtin.MetricsConfig{}))
 	a.Push(text("a " + secretKey[:9]))
 	a.Push(text(secretKey[9:]))
 	out := a.Push(finish(stream.FinishStop))
@@ -286,24 +286,24 @@ func TestMetricsBehindRedactCountWhatIsLeft(t *testing.T) {
 func TestRedactRefusesAConfigThatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	for field, c := range map[string]builtin.RedactConfig{
-		"sets":        {},
-		"sets[1]":     {Sets: []string{"secrets", "secret"}},
-		"patterns[0]": {Sets: []string{"secrets"}, Patterns: []string{"a*"}},
-		"patterns[1]": {Patterns: []string{"a", "("}},
-		"replacement": {Patterns: []string{"a"}, Replacement: strings.Repeat("x", 257)},
-		"hold_bytes":  {Patterns: []string{"a"}, HoldBytes: pattern.MaxHold + 1},
-		"":            {Patterns: make([]string, 33)},
+		"patterns":    {},
+		"patterns[1]": {Patterns: []string{"secrets", "secret"}},
+		"matching[0]": {Patterns: []string{"secrets"}, Matching: []string{"a*"}},
+		"matching[1]": {Matching: []string{"a", "("}},
+		"with":        {Matching: []string{"a"}, With: strings.Repeat("x", 257)},
+		"hold_bytes":  {Matching: []string{"a"}, HoldBytes: pattern.MaxHold + 1},
+		"":            {Matching: make([]string, 33)},
 	} {
 		refused(t, "redact", field)(builtin.Redact(c))
 	}
-	r := redacting(t, builtin.RedactConfig{Sets: []string{"email"}, HoldBytes: 9})
-	if !r.Redacting || r.OnFailure != stream.FailStop || r.Config != `{"sets":["email"],"hold_bytes":9}` {
+	r := redacting(t, builtin.RedactConfig{Patterns: []string{"email"}, HoldBytes: 9})
+	if !r.Redacting || r.OnFailure != stream.FailStop || r.Config != `{"patterns":["email"],"hold_bytes":9}` {
 		t.Errorf("%+v", r)
 	}
 }
 
 func BenchmarkRedact(b *testing.B) {
-	r := redacting(b, builtin.RedactConfig{Sets: []string{"email", "credit_card", "api_key", "private_key", "url_login", "jwt"}})
+	r := redacting(b, builtin.RedactConfig{Patterns: []string{"email", "credit_card", "api_key", "private_key", "url_login", "jwt"}})
 	o := r.New(stream.Call{})
 	chunks := make([]stream.Chunk, 0, 50)
 	for _, piece := range cut(strings.Repeat("The quick brown fox, who has been here since 1987, jumps over 12 lazy dogs. ", 13), 20) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/event"
 	"github.com/seed-2ca4966b/agentd/loop/looptest"
@@ -51,6 +52,9 @@ func (w *world) checkTogether(app loop.Append, events []event.Event) {
 			w.violated("codec", "%v", err)
 			return
 		}
+		if !w.checkObserved(app, e, p) {
+			return
+		}
 		var gate hooks.Gate
 		var subject string
 		var said []hooks.Action // nil is whatever it is
@@ -81,6 +85,28 @@ func (w *world) checkTogether(app loop.Append, events []event.Event) {
 	}
 }
 
+// checkObserved: what observers did in an attempt is written with its end, and a
+// stop with the answer that it cut off.
+func (w *world) checkObserved(app loop.Append, e event.Event, p event.Payload) bool {
+	if !w.script.observing.any() {
+		return true
+	}
+	has := func(g hooks.Gate, attempt int) bool {
+		return slices.ContainsFunc(app.Ledger, func(r loop.LedgerRow) bool { return r.Gate == g && r.Attempt == attempt && r.RunID == e.RunID })
+	}
+	missing := false
+	switch p := p.(type) {
+	case event.AssistantCompleted:
+		missing = !has(hooks.GateOnEnd, p.Attempt)
+	case event.AssistantStopped:
+		missing = p.Observer != "" && (!has(hooks.GateOnEnd, p.Attempt) || !has(hooks.GateOnChunk, p.Attempt))
+	}
+	if missing {
+		w.violated("decision", "%s is written without what observers did", e.Type)
+	}
+	return !missing
+}
+
 // modelCalled: a request is valid, was announced, and is made once; an answer
 // that is there is not asked for again.
 func (w *world) modelCalled(a *actor, req loop.ModelRequest) {
@@ -107,6 +133,10 @@ func (w *world) modelCalled(a *actor, req loop.ModelRequest) {
 		case event.AssistantCompleted:
 			if e.Turn == req.Turn && p.Attempt < req.Attempt {
 				w.violated("model", "turn %d of %s is answered, and the model is called again", req.Turn, req.RunID)
+			}
+		case event.AssistantStopped:
+			if e.Turn == req.Turn && p.Attempt < req.Attempt {
+				w.violated("model", "the answer of turn %d of %s is stopped, and the model is called again", req.Turn, req.RunID)
 			}
 		case event.AssistantDiscarded:
 			void = append(void, tag(e.RunID, e.Turn, p.Attempt))
@@ -224,11 +254,26 @@ func (w *world) checkRuns(s *session) {
 		if n := w.runEnds[r.ID]; n > 1+r.Retries {
 			w.violated("end", "OnRunEnd was called %d times for %s, which was retried %d times", n, r.ID, r.Retries)
 		}
+		w.checkStops(r)
 		for _, t := range r.Turns {
 			for _, c := range t.Calls {
 				w.checkOutcome(r, c)
 			}
 		}
+	}
+}
+
+// checkStops: a run is asked again once, and falls back as often as there are
+// models.
+func (w *world) checkStops(r loop.Run) {
+	again := map[stream.StopPolicy]int{}
+	for _, t := range r.Turns {
+		if t.Stop != nil {
+			again[t.Stop.Policy]++
+		}
+	}
+	if again[stream.StopRetry] > 1 || again[stream.StopFallback] > w.script.observing.fallbacks {
+		w.violated("stop", "run %s has %v", r.ID, again)
 	}
 }
 

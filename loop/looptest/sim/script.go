@@ -24,6 +24,7 @@ type script struct {
 	maxWait   time.Duration
 	approvers []string
 	answerIn  time.Duration
+	observing observing
 }
 
 // gateOf is the hook at a gate, and whether there is one in shadow before it.
@@ -60,12 +61,17 @@ func drawScript(src *source) script {
 	case 4:
 		s.limits.Tokens = 20
 	}
+	s.observing = drawObserving(src)
 	return s
 }
 
 func (s script) agent(w *world) loop.Agent {
+	var fallbacks []loop.Fallback
+	for i := range s.observing.fallbacks {
+		fallbacks = append(fallbacks, loop.Fallback{Model: looptest.Model(w.speak), ModelName: fmt.Sprintf("m%d", i+2)})
+	}
 	return loop.Agent{
-		Name: "demo", Model: looptest.Model(w.speak), ModelName: "m", System: "be brief",
+		Name: "demo", Model: looptest.Model(w.speak), ModelName: "m", Fallbacks: fallbacks, System: "be brief",
 		Tools: []loop.Tool{w.tool("once", false), w.tool("again", true), w.tool("asks", false), w.tool("never", false)},
 		Permissions: []loop.Permission{
 			{Tools: "asks", Mode: loop.PermissionAsk}, {Tools: "never", Mode: loop.PermissionDeny},

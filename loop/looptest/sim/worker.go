@@ -94,7 +94,7 @@ func (w *world) take(i int, wk *worker) {
 	w.actors = append(w.actors, a)
 	w.say("%s takes the job of %s, ticket %d", a.name, j.RunID, j.Ticket)
 	e := &loop.Engine{
-		Log: &proxy{w: w, a: a}, Agents: w.agents, Hooks: w.hooks, Asker: w.asker,
+		Log: &proxy{w: w, a: a}, Agents: w.agents, Hooks: w.hooks, Asker: w.asker, Observers: w.observers,
 		NewID: a.newID, Now: a.now, Logger: w.logger, Random: a.random,
 	}
 	h := loop.Holder{WorkerID: wk.name, Leaving: wk.leaving, Interrupt: wk.interrupt, Paused: func(string, string) bool { return w.paused.Load() }}

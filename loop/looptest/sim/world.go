@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/audit"
 	"github.com/seed-2ca4966b/agentd/loop/event"
@@ -29,6 +30,8 @@ type world struct {
 	agents map[string]loop.Agent
 	hooks  hooks.Hooks
 	asker  *hooks.Asker
+	// observers see the answers.
+	observers *stream.Set
 
 	mu     sync.Mutex
 	points []*point
@@ -143,7 +146,8 @@ func newWorld(src *source, m Mutation, traced bool) *world {
 	w.script = drawScript(src)
 	w.agents = map[string]loop.Agent{"demo": w.script.agent(w)}
 	w.hooks = w.script.hooks(w)
-	w.asker = &hooks.Asker{HookSet: w.hooks.Set().Digest}
+	w.observers = w.script.observing.observers(w)
+	w.asker = &hooks.Asker{HookSet: w.hooks.Set().With(w.observers.Hooks()...).Digest}
 	return w
 }
 
