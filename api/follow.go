@@ -20,6 +20,9 @@ const batch = 64
 // cannot be reached.
 const askAgain = 500 * time.Millisecond
 
+// farewellTime is how long a stream may still read when the server stops.
+const farewellTime = time.Second
+
 // follower reads a session from a cursor on, as fast as its caller takes it. It
 // pulls: there is no queue that could grow, and nothing between replay and live
 // that could be lost or sent twice.
@@ -33,6 +36,8 @@ type follower struct {
 	batch int
 	// mayBeIdle says that the last that was seen does not rule it out.
 	mayBeIdle bool
+	// goal is how far it still goes when the server stops; 0 before that.
+	goal int64
 	// hasRead says that the log could be read once.
 	hasRead  bool
 	patience patience
@@ -97,7 +102,7 @@ func (f *follower) Next(ctx context.Context) ([]event.Event, error) {
 
 func (f *follower) next(ctx context.Context) ([]event.Event, error) {
 	if f.isStopping() {
-		return nil, sse.ErrStopping
+		return f.farewell(ctx)
 	}
 	if f.untilIdle && f.mayBeIdle {
 		head, err := f.head(ctx, f.tenantID, f.sessionID)
@@ -117,7 +122,7 @@ func (f *follower) next(ctx context.Context) ([]event.Event, error) {
 	case wait.Err() == nil:
 		return nil, err
 	case f.isStopping():
-		return nil, sse.ErrStopping
+		return f.farewell(ctx)
 	default:
 		// Whatever the last event was, a silent session is worth a look.
 		f.mayBeIdle = true
@@ -128,6 +133,33 @@ func (f *follower) next(ctx context.Context) ([]event.Event, error) {
 		f.after = last.Seq
 		f.mayBeIdle = last.RunID == "" || leavesIdle(last.Type)
 	}
+	return events, nil
+}
+
+// farewell is what there is to send when the server stops: that a run has just
+// ended, for instance, which may be why it can stop. A session that had come to
+// rest costs no query then: there may be thousands.
+func (f *follower) farewell(ctx context.Context) ([]event.Event, error) {
+	if f.goal == 0 {
+		if f.hasRead && f.mayBeIdle {
+			return nil, sse.ErrStopping
+		}
+		head, err := f.head(ctx, f.tenantID, f.sessionID)
+		if err != nil {
+			return nil, sse.ErrStopping // the reader comes back with its cursor
+		}
+		f.goal = max(head.LastSeq, 1)
+	}
+	if f.after >= f.goal {
+		return nil, sse.ErrStopping
+	}
+	ctx, cancel := context.WithTimeout(ctx, farewellTime)
+	defer cancel()
+	events, err := f.Feed.Next(ctx, f.tenantID, f.sessionID, f.after, f.batch)
+	if err != nil || len(events) == 0 {
+		return nil, sse.ErrStopping
+	}
+	f.after = events[len(events)-1].Seq
 	return events, nil
 }
 

@@ -326,9 +326,33 @@ func TestSSEEndsWhenTheServerStops(t *testing.T) {
 		t.Errorf("got %+v, want the end", fr)
 	}
 	late := readFrames(t, b.get(t, eventsPath(id, ""), nil).body)
-	late.next()
+	late.event()
 	if fr, _ := late.next(); fr.comment != "the server is stopping" {
 		t.Errorf("got %+v, want a farewell", fr)
+	}
+}
+
+func TestSSEThatEndsWithTheServerHasWhatTheRunSaidLast(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		stopping, stop := context.WithCancel(t.Context())
+		b := setup(t, func(c *api.Config, _ *http.Server) { c.Stopping = stopping })
+		id := b.newSession(t)
+		run := b.start(t, id, "hi").RunID
+		b.begin(t, id, run)
+		stream := readFrames(t, b.get(t, eventsPath(id, ""), nil).body)
+		stream.event()
+		b.complete(t, id, run, "done")
+		stop()
+		var last frame
+		for fr, ok := stream.next(); ok; fr, ok = stream.next() {
+			if fr.comment == "" {
+				last = fr
+			}
+		}
+		if !strings.Contains(string(last.data), "run.completed") {
+			t.Fatalf("the stream ends with %s", last.data)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ var foreignRequests = map[string][]string{
 const createSession = "/agentd.v1.SessionService/CreateSession"
 
 // noIDs are fields that name nothing that somebody could own.
-var noIDs = map[protoreflect.Name]bool{"agent": true, "text": true, "policy": true, "reason": true, "title": true, "arguments": true, "arguments_sha256": true, "remove_metadata": true}
+var noIDs = map[protoreflect.Name]bool{"agent": true, "text": true, "policy": true, "reason": true, "title": true, "types": true, "channel": true, "arguments": true, "arguments_sha256": true, "remove_metadata": true}
 
 // services are those of the protos.
 var services = []protoreflect.FileDescriptor{
