@@ -40,23 +40,41 @@ func (r *runner) watch(t Turn) *watch {
 	}}
 }
 
-// read reads the model into ans, by way of the observers.
+// read reads the model into ans, by way of the observers. That ans has ended is said
+// whatever the model and the observers do, to end this goroutine too.
 func (w *watch) read(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], ans *answer) {
-	if w == nil {
-		ans.end(pull(ctx, chunks, ans.add, ans.room))
+	err := errAbandoned
+	defer func() { ans.end(err) }()
+	attempt := w.begin()
+	if attempt == nil {
+		err = pull(ctx, chunks, ans.add, ans.room)
 		return
+	}
+	defer func() { err = observed(ctx, attempt, ans, err) }()
+	err = pull(ctx, chunks, func(c stream.Chunk) (bool, error) { return w.pass(ctx, attempt, c, ans) }, ans.room)
+}
+
+// begin makes the observers, nil for none.
+func (w *watch) begin() *stream.Attempt {
+	if w == nil {
+		return nil
 	}
 	attempt := w.set.Begin(w.call)
 	w.attempt.Store(attempt)
 	w.ready.Store(true)
-	if attempt == nil {
-		ans.end(pull(ctx, chunks, ans.add, ans.room))
-		return
-	}
-	err := pull(ctx, chunks, func(c stream.Chunk) (bool, error) { return w.pass(ctx, attempt, c, ans) }, ans.room)
+	return attempt
+}
+
+// observed tells the observers how the answer has ended, which was with err, and ans
+// what they did. It returns what is left of err.
+func observed(ctx context.Context, attempt *stream.Attempt, ans *answer, err error) error {
 	how := stream.EndFinished
+	stopped := attempt.Stopped()
 	switch {
-	case errors.Is(err, errStopped):
+	case stopped != nil:
+		if errors.Is(err, errAbandoned) {
+			ans.stopped(*stopped, stream.Usage{})
+		}
 		how, err = stream.EndStopped, nil
 	case ctx.Err() != nil:
 		how = stream.EndCancelled
@@ -64,13 +82,15 @@ func (w *watch) read(ctx context.Context, chunks iter.Seq2[stream.Chunk, error],
 		how = stream.EndFailed
 	}
 	ans.observed(attempt.End(how))
-	ans.end(err)
+	return err
 }
 
 var (
 	// errStopped ends the reading of an answer that an observer has stopped.
 	errStopped = errors.New("an observer stopped the answer")
 	errWentOn  = errors.New("the model's answer went on behind its end")
+	// errAbandoned: the goroutine was ended in the place of returning.
+	errAbandoned = errors.New("the model, or an observer, ended the goroutine in which the answer was read")
 )
 
 // pass has the observers see c, and ans what they made of it.

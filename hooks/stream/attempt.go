@@ -121,6 +121,10 @@ func (a *Attempt) take(c Chunk) bool {
 	return a.pass(0, c)
 }
 
+// Stopped is set once an observer has stopped the answer. That is also told where
+// Push has not returned, because the observer has ended the goroutine.
+func (a *Attempt) Stopped() *Stopped { return a.stopped }
+
 // drop forgets what the chunk led to before it was stopped.
 func (a *Attempt) drop() {
 	for _, e := range a.emissions {

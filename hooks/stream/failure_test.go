@@ -2,6 +2,7 @@ package stream_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -247,5 +248,37 @@ func TestStuckTellsSinceWhenObserversHaveNotComeBack(t *testing.T) {
 		back <- struct{}{}
 		<-done
 		stuck(0)
+	}
+}
+
+// TestAnObserverThatEndsTheGoroutineStopsTheAnswer, even one that would be left out
+// for anything else: nobody is there to read on.
+func TestAnObserverThatEndsTheGoroutineStopsTheAnswer(t *testing.T) {
+	t.Parallel()
+	emits := saying("emits", func(stream.Chunk) stream.Verdict { return stream.Emit("c", []byte(`1`)) })
+	a := begin(t, emits, saying("gone", func(c stream.Chunk) stream.Verdict {
+		if c.Text == "b" {
+			runtime.Goexit()
+		}
+		return stream.Continue()
+	}))
+	expect(t, pushed(a, text("1", "a")), "1=a")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.Push(text("1", "b"))
+		t.Error("it has come back")
+	}()
+	<-done
+	stopped := a.Stopped()
+	if stopped == nil || !stopped.Failed || stopped.Observer != "gone" || stopped.Chunk != 2 || stopped.Accepted != 1 || a.Stuck() != 0 {
+		t.Fatalf("stopped: %+v", stopped)
+	}
+	if out := a.Push(text("1", "c")); out.Stop != stopped || out.Chunks != nil {
+		t.Errorf("goes on: %+v", out)
+	}
+	reports := a.End(stream.EndStopped)
+	if f := reports[1].Failure; f == nil || f.Outcome != "panic" || f.Chunk != 2 || reports[1].Stopped != stopped || reports[0].Emitted != 1 {
+		t.Errorf("reports %+v", reports)
 	}
 }

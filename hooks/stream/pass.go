@@ -88,7 +88,7 @@ func (a *Attempt) without(i int, f *Failure, at time.Duration) bool {
 	r, pieces := w.report.Registration, w.held.pieces
 	w.held = holding{}
 	if r.OnFailure == FailStop {
-		return a.stop(w, "The observer "+r.ID+" failed ("+f.Outcome+"), so the answer was stopped.", true)
+		return a.stop(w, failedReason(w), true)
 	}
 	for _, p := range pieces {
 		w.report.BytesOut += len(p.text)
@@ -99,11 +99,16 @@ func (a *Attempt) without(i int, f *Failure, at time.Duration) bool {
 	return true
 }
 
+// failedReason is why an answer is stopped whose observer has failed.
+func failedReason(w *watcher) string {
+	return "The observer " + w.report.Registration.ID + " failed (" + w.report.Failure.Outcome + "), so the answer was stopped."
+}
+
 // ask asks one observer about c and returns what goes on of it.
 func (a *Attempt) ask(w *watcher, c Chunk) (Chunk, fate, *Failure) {
 	w.enter(&c)
 	a.at.Store(int32(w.report.Index))
-	v, ok := w.seen(c)
+	v, ok := a.seen(w, c)
 	took := a.tick()
 	if !ok {
 		w.report.Took += took
@@ -140,6 +145,30 @@ func (a *Attempt) ask(w *watcher, c Chunk) (Chunk, fate, *Failure) {
 		return c, fails, f
 	}
 	return c, goesOn, nil
+}
+
+// seen asks w, and reports false if it panicked. What it panicked with is not
+// looked at: it may hold what the observer saw.
+func (a *Attempt) seen(w *watcher, c Chunk) (v Verdict, ok bool) {
+	defer func() {
+		// Where there is no panic, the observer has ended the goroutine, and nobody
+		// comes back from here.
+		if !ok && recover() == nil {
+			a.abandoned(w)
+		}
+	}()
+	return w.observer.OnChunk(c), true
+}
+
+// abandoned stops the answer because w has ended the goroutine that reads it,
+// whatever is to follow from its failures.
+func (a *Attempt) abandoned(w *watcher) {
+	w.report.Took += a.tick()
+	w.observer, w.held = nil, holding{}
+	w.report.Failure = failf(outcomePanic, "it ended the goroutine that called it")
+	w.report.Failure.Chunk = a.chunks
+	a.stop(w, failedReason(w), true)
+	a.drop()
 }
 
 // lets takes in that the observer lets c pass.

@@ -71,17 +71,6 @@ func begin(r *Registration, c Call, index, length int) (w watcher) {
 	return w
 }
 
-// seen asks the observer, and reports false if it panicked. What it panicked
-// with is not looked at: it may hold what the observer saw.
-func (w *watcher) seen(c Chunk) (v Verdict, ok bool) {
-	defer func() {
-		if !ok {
-			_ = recover()
-		}
-	}()
-	return w.observer.OnChunk(c), true
-}
-
 // ended tells the observer of the end, and reports false if it panicked.
 func (w *watcher) ended(s Summary) (ok bool) {
 	defer func() {
