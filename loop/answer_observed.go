@@ -16,7 +16,7 @@ func (a *answer) takeIn(out stream.Output) (full bool, err error) {
 		}
 	}
 	for _, e := range out.Emissions {
-		text, changed := event.CleanText(string(e.Envelope))
+		text, changed := event.CleanJSON(string(e.Envelope))
 		a.pending = append(a.pending, block{emitted: &event.Emission{
 			Attempt: a.attempt, Observer: e.Observer, Channel: e.Channel, Envelope: []byte(text), Chunk: e.Chunk, Sanitized: changed,
 		}})

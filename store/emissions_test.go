@@ -59,6 +59,25 @@ func TestEmissionsSayWhetherTheirCallCounts(t *testing.T) {
 	})
 }
 
+// TestAnEnvelopeThatPostgresCannotReadStopsNoConsumer: escapes that JSON allows, and
+// Postgres does not, would break each query that comes upon them.
+func TestAnEnvelopeThatPostgresCannotReadStopsNoConsumer(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	id, run := calling(t, s)
+	odd := emission(1, "metrics", 1)
+	odd.Envelope = json.RawMessage(`{"said":"\ud83d and \u0000","\udc00":"\ud83d\ude00"}`)
+	mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, encode(t, id, run, 1, odd), encode(t, id, run, 1, emission(1, "metrics", 2))))
+	settled(t, db)
+	wantLines(t, "emissions", lines(t, db, `SELECT envelope ->> 'said', envelope ->> 'n' FROM agentd.emissions_after('', 9, 'metrics')`), []string{
+		"\uFFFD and \uFFFD|<nil>", "<nil>|2.0",
+	})
+	wantLines(t, "timeline", lines(t, db, `SELECT summary FROM agentd.timeline WHERE type = 'emission' ORDER BY seq LIMIT 1`), []string{
+		"counter on metrics: {\"said\":\"\uFFFD and \uFFFD\",\"\uFFFD\":\"\\ud83d\\ude00\"}",
+	})
+}
+
 // consumer reads all sessions, from where it was.
 type consumer struct {
 	db      *storetest.DB

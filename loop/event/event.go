@@ -74,8 +74,9 @@ type Scope struct {
 }
 
 // New encodes p. The text in it should have been through [CleanText] where it
-// entered agentd; a U+0000 that is still there is replaced, because Postgres
-// stores none, and the payload is marked as sanitized.
+// entered agentd; a U+0000 that is still there, and half a surrogate pair in JSON of
+// somebody else, is replaced, because Postgres can read neither, and the payload is
+// marked as sanitized.
 func New(s Scope, p Payload) (Event, error) {
 	raw, err := encode(p)
 	if err != nil {
@@ -133,7 +134,7 @@ func encode(p Payload) (json.RawMessage, error) {
 	if err := enc.Encode(p); err != nil {
 		return nil, err
 	}
-	return replaceNUL(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	return cleanWritten(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
 func as[T Payload](raw json.RawMessage) (Payload, error) {

@@ -1,4 +1,4 @@
 package event
 
-// ReplaceNUL is the wall that encoded payloads go through.
-var ReplaceNUL = replaceNUL
+// CleanWritten is the wall that encoded payloads go through.
+var CleanWritten = cleanWritten

@@ -36,9 +36,9 @@ func FuzzNew(f *testing.F) {
 	})
 }
 
-// FuzzReplaceNUL: an object stays an object with the same keys and values but
+// FuzzCleanWritten: an object stays an object with the same keys and values but
 // for the NULs, and the wall has nothing to do the second time.
-func FuzzReplaceNUL(f *testing.F) {
+func FuzzCleanWritten(f *testing.F) {
 	f.Add([]byte(`{"a":"\u0000"}`))
 	f.Add([]byte(`{"a":"\\u0000","b":["\\\u0000"]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -50,7 +50,7 @@ func FuzzReplaceNUL(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out := event.ReplaceNUL(bytes.Clone(raw))
+		out := event.CleanWritten(bytes.Clone(raw))
 		var after map[string]any
 		if err := json.Unmarshal(out, &after); err != nil {
 			t.Fatalf("%s became %s: %v", raw, out, err)
@@ -61,7 +61,7 @@ func FuzzReplaceNUL(f *testing.F) {
 		if !hasNUL(before) && !bytes.Equal(raw, out) {
 			t.Fatalf("%s became %s without need", raw, out)
 		}
-		if again := event.ReplaceNUL(bytes.Clone(out)); !bytes.Equal(again, out) {
+		if again := event.CleanWritten(bytes.Clone(out)); !bytes.Equal(again, out) {
 			t.Fatalf("%s was changed again to %s", out, again)
 		}
 	})

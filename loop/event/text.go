@@ -2,7 +2,9 @@ package event
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -40,33 +42,72 @@ func Shorten(s string, limit int) string {
 	return s[:end] + tail
 }
 
-var nulEscape = []byte(`\u0000`)
+// CleanJSON is CleanText for a JSON document of somebody else: escapes that Postgres
+// cannot read, which are that of U+0000 and those of half a surrogate pair, become
+// U+FFFD. Everything else keeps its bytes.
+func CleanJSON(s string) (string, bool) {
+	s, changed := CleanText(s)
+	out, more := cleanEscapes([]byte(s))
+	if !more {
+		return s, changed
+	}
+	return string(out), true
+}
 
-// replaceNUL is the last wall before storage: raw is what encoding/json wrote,
-// so a U+0000 can only stand as the escape \u0000 behind an even number of
-// backslashes.
-func replaceNUL(raw []byte) []byte {
-	if !bytes.Contains(raw, nulEscape) {
-		return raw
-	}
-	var out []byte
-	changed := false
-	for i := 0; i < len(raw); i++ {
-		if raw[i] != '\\' || i+1 >= len(raw) {
-			out = append(out, raw[i])
-			continue
-		}
-		if bytes.HasPrefix(raw[i:], nulEscape) {
-			out = append(out, "\uFFFD"...)
-			i += len(nulEscape) - 1
-			changed = true
-			continue
-		}
-		out = append(out, raw[i], raw[i+1])
-		i++
-	}
+// cleanWritten is the last wall before storage: raw is what encoding/json wrote of a
+// payload.
+func cleanWritten(raw []byte) []byte {
+	out, changed := cleanEscapes(raw)
 	if changed && !bytes.Contains(out, []byte(`"sanitized":true`)) {
 		out = append(bytes.TrimSuffix(out, []byte("}")), `,"sanitized":true}`...)
 	}
 	return out
+}
+
+// escapeLength is how long an escape such as \u0000 is.
+const escapeLength = len(`\u0000`)
+
+// cleanEscapes replaces the escapes in a JSON document that cannot be stored. It
+// returns raw itself where there are none.
+func cleanEscapes(raw []byte) (out []byte, changed bool) {
+	if !bytes.Contains(raw, []byte(`\u0000`)) && !bytes.Contains(raw, []byte(`\ud`)) && !bytes.Contains(raw, []byte(`\uD`)) {
+		return raw, false
+	}
+	for i := 0; i < len(raw); {
+		if raw[i] != '\\' || i+1 >= len(raw) {
+			out = append(out, raw[i])
+			i++
+			continue
+		}
+		r, width := escaped(raw[i:]), 2
+		if r >= 0 {
+			width = escapeLength
+		}
+		if utf16.IsSurrogate(r) && utf16.DecodeRune(r, escaped(raw[i+escapeLength:])) != utf8.RuneError {
+			r, width = ' ', 2*escapeLength // a whole pair stands for a character
+		}
+		if r == 0 || utf16.IsSurrogate(r) {
+			out, changed = append(out, "\uFFFD"...), true
+		} else {
+			out = append(out, raw[i:i+width]...)
+		}
+		i += width
+	}
+	if !changed {
+		return raw, false
+	}
+	return out, true
+}
+
+// escaped is what an escape with four digits at the beginning of b stands for, -1 if
+// there is none.
+func escaped(b []byte) rune {
+	if len(b) < escapeLength || b[0] != '\\' || b[1] != 'u' {
+		return -1
+	}
+	n, err := strconv.ParseUint(string(b[2:escapeLength]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(n)
 }

@@ -99,3 +99,27 @@ func TestShortenLeavesWhatFits(t *testing.T) {
 		}
 	}
 }
+
+// TestCleanJSONLeavesNoEscapeThatCannotBeRead: and nothing else is touched.
+func TestCleanJSONLeavesNoEscapeThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		`{"a" : 1.50, "a":"\u00e4"}`:          `{"a" : 1.50, "a":"\u00e4"}`,
+		`"\u0000"`:                            "\"\uFFFD\"",
+		`{"\u0000":"\\u0000","b":"\\\u0000"}`: "{\"\uFFFD\":\"\\\\u0000\",\"b\":\"\\\\\uFFFD\"}",
+		`"\ud83d"`:                            "\"\uFFFD\"",
+		`"\uDC00x\uD83D\n"`:                   "\"\uFFFDx\uFFFD\\n\"",
+		`"\uD83D\uD83D\uDE00"`:                "\"\uFFFD\\uD83D\\uDE00\"",
+		`"\ud83d\ude00 \\ud83d"`:              `"\ud83d\ude00 \\ud83d"`,
+		"\"\xff\"":                            "\"\uFFFD\"",
+		"\"\xff\\ud83d\"":                     "\"\uFFFD\uFFFD\"",
+		`"\`:                                  `"\`,
+		`"\ud8`:                               `"\ud8`,
+		`"\ud83d\u`:                           "\"\uFFFD\\u",
+	} {
+		got, changed := event.CleanJSON(in)
+		if got != want || changed != (in != want) {
+			t.Errorf("%s became %s, changed: %t; want %s", in, got, changed, want)
+		}
+	}
+}
