@@ -17,7 +17,7 @@ type engine struct {
 func newEngine(r *Redactor) *engine {
 	e := &engine{machines: make([]machine, 0, len(r.programs)), first: &r.first}
 	for _, p := range r.programs {
-		e.machines = append(e.machines, newMachine(p))
+		e.machines = append(e.machines, machine{p: p})
 	}
 	return e
 }

@@ -27,7 +27,8 @@ type machine struct {
 	p       *program
 	threads []thread
 	spare   []thread
-	// marks say which thread of this step stands at an instruction.
+	// marks say which thread of this step stands at an instruction. They are made
+	// with the first thread: of most texts, most patterns never have one.
 	marks []mark
 	stamp int
 	// last is the newest family.
@@ -42,18 +43,23 @@ type machine struct {
 
 type mark struct{ stamp, at int }
 
-func newMachine(p *program) machine {
-	return machine{p: p, marks: make([]mark, len(p.insts))}
-}
 
 func (m *machine) reset() {
 	m.threads, m.last = m.threads[:0], 0
 	m.tail, m.cut = m.tail[:0], 0
 }
 
+// begin is called before the first thread.
+func (m *machine) begin() {
+	if m.marks == nil {
+		m.marks = make([]mark, len(m.p.insts))
+	}
+}
+
 // step takes the character r, which stands at pos, and adds to found what ends
 // before it. c is the context at pos. begins says that a match may begin here.
 func (m *machine) step(found *cover, c uint8, r rune, pos int, begins bool) {
+	m.begin()
 	m.stamp++
 	m.ended = m.ended[:0]
 	next := m.spare[:0]
@@ -114,6 +120,7 @@ func (m *machine) follow(next []thread, t thread, list []int32, found *cover, r 
 // each match is looked at. Such a program has only matches of a bounded length,
 // so there are few.
 func (m *machine) stepChecked(found *cover, c uint8, r rune, pos int, begins bool) {
+	m.begin()
 	next := m.spare[:0]
 	for i, t := range m.threads {
 		if i == 0 || t.start != m.threads[i-1].start {

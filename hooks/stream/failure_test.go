@@ -282,3 +282,25 @@ func TestAnObserverThatEndsTheGoroutineStopsTheAnswer(t *testing.T) {
 		t.Errorf("reports %+v", reports)
 	}
 }
+
+// TestAnAnswerOfTooManyBlocksIsAFailure: what an observer keeps for each would have
+// no bound.
+func TestAnAnswerOfTooManyBlocksIsAFailure(t *testing.T) {
+	t.Parallel()
+	const most = 4_000
+	a := begin(t, saying("left", nil), stopping(saying("stops", nil)))
+	for i := range most {
+		if out := a.Push(text(fmt.Sprint(i), "a")); out.Stop != nil {
+			t.Fatalf("block %d: %+v", i, out)
+		}
+	}
+	if out := a.Push(text("0", "a")); out.Stop != nil {
+		t.Errorf("one that is known: %+v", out)
+	}
+	out := a.Push(text("one more", "a"))
+	reports := a.End(stream.EndStopped)
+	left, stops := reports[0].Failure, reports[1].Failure
+	if out.Stop == nil || out.Stop.Observer != "stops" || left == nil || left.Outcome != "oversize" || stops == nil || stops.Outcome != "oversize" {
+		t.Errorf("goes on: %+v, failures %+v and %+v", out, left, stops)
+	}
+}

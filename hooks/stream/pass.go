@@ -106,7 +106,9 @@ func failedReason(w *watcher) string {
 
 // ask asks one observer about c and returns what goes on of it.
 func (a *Attempt) ask(w *watcher, c Chunk) (Chunk, fate, *Failure) {
-	w.enter(&c)
+	if f := w.enter(&c); f != nil {
+		return c, fails, f
+	}
 	a.at.Store(int32(w.report.Index))
 	v, ok := a.seen(w, c)
 	took := a.tick()

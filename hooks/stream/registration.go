@@ -40,7 +40,8 @@ type Registration struct {
 	//
 	// An observer has failed if it took longer than ChunkTime for three chunks in
 	// a row, or 25 times as long for one, or longer than AttemptTime for all of an
-	// attempt: a single late one happens on every loaded machine.
+	// attempt: a single late one happens on every loaded machine. It has also failed
+	// if an answer has more than 4,000 blocks, whatever the limits are.
 	ChunkTime   time.Duration
 	AttemptTime time.Duration
 	// HoldBytes and HoldTime are for each block. The time runs by [Chunk].At and

@@ -24,6 +24,9 @@ const (
 	// blocks of its own an observer may open.
 	maxGivenBack = 1_000
 	maxOwn       = 1_000
+	// maxBlocks is how many blocks an observer is asked about in an attempt: it
+	// keeps something for each until the answer has ended.
+	maxBlocks = 4_000
 )
 
 // watcher is an observer at work.
@@ -82,23 +85,27 @@ func (w *watcher) ended(s Summary) (ok bool) {
 	return true
 }
 
-// enter notes that a chunk has come to the observer.
-func (w *watcher) enter(c *Chunk) {
+// enter notes that a chunk has come to the observer, unless that is one too many.
+func (w *watcher) enter(c *Chunk) *Failure {
 	if c.Kind == KindEnd {
-		return
+		return nil
 	}
 	w.report.Chunks++
 	w.report.Bytes += len(c.Text)
 	if c.Kind == KindFinish {
-		return
+		return nil
 	}
 	ref := refOf(c)
 	for i := len(w.blocks) - 1; i >= 0; i-- {
 		if w.blocks[i] == ref {
-			return
+			return nil
 		}
 	}
+	if len(w.blocks) == maxBlocks {
+		return failf(outcomeOversize, "the answer has more than %d blocks", maxBlocks)
+	}
 	w.blocks = append(w.blocks, ref)
+	return nil
 }
 
 // spent takes in how long the observer took for a chunk.
