@@ -45,7 +45,13 @@ func Callers() []event.Actor { return []event.Actor{localCaller, keyCaller} }
 func (s *server) guard(next http.Handler) http.Handler {
 	check, p := localOnly, principal{tenantID: tenant, actor: localCaller}
 	if s.APIKey != "" {
-		check = bearer(s.APIKey)
+		shows := ShowsKey(s.APIKey)
+		check = func(r *http.Request) error {
+			if !shows(r) {
+				return errUnauthenticated
+			}
+			return nil
+		}
 		p.actor = keyCaller
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,17 +63,15 @@ func (s *server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// bearer wants key as a bearer token.
-func bearer(key string) func(*http.Request) error {
+// ShowsKey returns what says whether a request has key as its bearer token. It is for
+// pages beside the API, too, and safe for concurrent use.
+func ShowsKey(key string) func(*http.Request) bool {
 	// Digests have one length, so the comparison takes one time.
 	want := sha256.Sum256([]byte(key))
-	return func(r *http.Request) error {
+	return func(r *http.Request) bool {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
-		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
-			return errUnauthenticated
-		}
-		return nil
+		return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 	}
 }
 

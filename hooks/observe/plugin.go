@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"reflect"
 	"sync/atomic"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
 )
 
 // RequestHook is told of requests.
@@ -34,7 +36,7 @@ type ErrorHook interface {
 
 // Why a plugin is refused.
 var (
-	ErrID        = errors.New("the id is none: 1 to 64 of a-z, 0-9, '.', '_' and '-', the first and the last of a-z and 0-9")
+	ErrID        = errors.New("the id " + hooks.NameRule)
 	ErrDuplicate = errors.New("the id is taken")
 	ErrNil       = errors.New("the plugin is nil")
 	ErrNoHook    = errors.New("the plugin has none of the methods BeforeRequest, AfterEvent, OnComplete and OnError")

@@ -2,12 +2,11 @@ package observe
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"sync"
-)
 
-var validID = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$`)
+	"github.com/seed-2ca4966b/agentd/hooks"
+)
 
 // Report says that a plugin is left out for the rest of a request. The next one
 // asks it again.
@@ -37,7 +36,7 @@ func NewRegistry(report func(Report)) *Registry {
 // Register adds a plugin behind those that are there. The error says what is wrong
 // with the id, or with the plugin, and is one of this package's.
 func (r *Registry) Register(id string, v any) error {
-	if !validID.MatchString(id) {
+	if !hooks.ValidName(id) {
 		return fmt.Errorf("register lifecycle plugin %.70q: %w", id, ErrID)
 	}
 	p, err := newPlugin(id, v)

@@ -43,7 +43,6 @@ type machine struct {
 
 type mark struct{ stamp, at int }
 
-
 func (m *machine) reset() {
 	m.threads, m.last = m.threads[:0], 0
 	m.tail, m.cut = m.tail[:0], 0

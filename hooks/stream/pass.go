@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"time"
 	"unicode/utf8"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
 )
 
 // fate is what becomes of a chunk at one observer.
@@ -235,8 +237,8 @@ func (a *Attempt) emits(w *watcher, v *Verdict) *Failure {
 		return failf(outcomeOversize, "an envelope has %d bytes; at most %d are allowed", len(v.Envelope), MaxEnvelope)
 	case !utf8.Valid(v.Envelope) || !json.Valid(v.Envelope):
 		return failf(outcomeMalformed, "an envelope is no JSON document")
-	case !ValidName(v.Channel):
-		return failf(outcomeMalformed, "the name of a channel %s", nameRule)
+	case !hooks.ValidName(v.Channel):
+		return failf(outcomeMalformed, "the name of a channel %s", hooks.NameRule)
 	}
 	a.emissions = append(a.emissions, Emission{
 		Observer: w.report.Registration.ID, Channel: v.Channel, Envelope: bytes.Clone(v.Envelope), Chunk: a.chunks,

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,8 +14,7 @@ import (
 
 // Registration is an observer and how it is asked.
 type Registration struct {
-	// ID is a name as [hooks/observe] knows them: lower-case letters, digits,
-	// dots, dashes and underscores, at most 64.
+	// ID is a name that [hooks.ValidName] takes.
 	ID      string
 	Version string
 	// Config is what it was configured with; it is stored in the clear.
@@ -66,14 +64,6 @@ func (e *RegistrationError) Error() string {
 	return fmt.Sprintf("observer %d (%.80q): %s: %s", e.Index, e.ID, e.Field, e.Problem)
 }
 
-// named is what ids and channels look like.
-var named = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?$`)
-
-const nameRule = "must have 1 to 64 lower-case letters, digits, dots, dashes and underscores, with a letter or a digit at both ends"
-
-// ValidName reports whether an id, or a channel, may have that name.
-func ValidName(name string) bool { return named.MatchString(name) }
-
 // settled checks r and fills in what it leaves open. The error has no place yet.
 func (r Registration) settled() (Registration, *RegistrationError) {
 	r.Class = cmp.Or(r.Class, ClassMain)
@@ -82,8 +72,8 @@ func (r Registration) settled() (Registration, *RegistrationError) {
 		return r, &RegistrationError{ID: r.ID, Field: field, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case !ValidName(r.ID):
-		return bad("ID", nameRule)
+	case !hooks.ValidName(r.ID):
+		return bad("ID", hooks.NameRule)
 	case !storable(r.Version):
 		return bad("Version", "must be UTF-8 without U+0000")
 	case !storable(r.Config):

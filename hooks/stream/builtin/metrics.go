@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -23,9 +24,8 @@ func Metrics(c MetricsConfig) (stream.Registration, error) {
 	if c.Channel == "" {
 		c.Channel = kind
 	}
-	if !stream.ValidName(c.Channel) {
-		return stream.Registration{}, badConfig(kind, "channel",
-			"must have 1 to 64 lower-case letters, digits, dots, dashes and underscores, with a letter or a digit at both ends")
+	if !hooks.ValidName(c.Channel) {
+		return stream.Registration{}, badConfig(kind, "channel", hooks.NameRule)
 	}
 	return stream.Registration{
 		ID: kind, Version: "1", Config: asJSON(c),

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp/syntax"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pattern"
 )
 
 // needle is what is looked for: patterns, joined to one program. It is not changed
@@ -24,45 +25,20 @@ type needle struct {
 const allConditions = syntax.EmptyBeginLine | syntax.EmptyEndLine | syntax.EmptyBeginText | syntax.EmptyEndText |
 	syntax.EmptyWordBoundary | syntax.EmptyNoWordBoundary
 
-const (
-	// maxPattern is how many bytes a pattern may have, maxNeedle how many
-	// instructions all of them may come to, one alone or together.
-	maxPattern = 1 << 10
-	maxNeedle  = 4_000
-)
+// maxNeedle is how many instructions all patterns may come to together.
+const maxNeedle = 4_000
 
 var errFoundEverywhere = errors.New("the pattern is found where there is nothing, so every answer would be stopped")
 
-// parsePattern reads a pattern whose program is not too large, which is counted
-// before anything is made of it: a few characters can stand for millions of
-// instructions.
-func parsePattern(pattern string) (*syntax.Regexp, error) {
-	if pattern == "" || len(pattern) > maxPattern {
-		return nil, fmt.Errorf("must have 1 to %d bytes", maxPattern)
+// parsePattern reads a pattern that package pattern takes.
+func parsePattern(text string) (*syntax.Regexp, error) {
+	if text == "" {
+		return nil, errFoundEverywhere
 	}
-	parsed, err := syntax.Parse(pattern, syntax.Perl)
-	if err != nil {
-		return nil, fmt.Errorf("no regular expression that is taken here: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
+	if _, err := pattern.Compile(text); err != nil {
+		return nil, err
 	}
-	if n := instructions(parsed); n > maxNeedle {
-		return nil, fmt.Errorf("the pattern comes to about %d instructions; at most %d are taken", n, maxNeedle)
-	}
-	return parsed, nil
-}
-
-// instructions is about how many the program of a pattern has.
-func instructions(re *syntax.Regexp) int {
-	n := max(len(re.Rune), 1)
-	if re.Op == syntax.OpCharClass {
-		n = 1
-	}
-	for _, sub := range re.Sub {
-		n = min(n+instructions(sub), 1<<30)
-	}
-	if re.Op == syntax.OpRepeat {
-		n = min(n*max(re.Min, re.Max, 1), 1<<30)
-	}
-	return n
+	return syntax.Parse(text, syntax.Perl)
 }
 
 // newNeedle joins patterns. Its error is about one of them, or all if that is -1.
