@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	poolConns    = 10
-	cleanupLimit = time.Minute
+	poolConns = 10
+	// verifyLimit is for a log of hundreds of megabytes beside other tests.
+	verifyLimit = 5 * time.Minute
+	dropLimit   = 2 * time.Minute
 )
 
 // DB is a database of one test. It is safe for concurrent use.
@@ -89,19 +91,21 @@ func databaseName(test string, n int64) string {
 }
 
 func (db *DB) end(t testing.TB, o options) {
-	ctx, cancel := withLimit(cleanupLimit)
-	defer cancel()
 	if !o.unverified {
-		db.verify(ctx, t)
+		db.verify(t)
 	}
 	db.Pool.Close()
+	ctx, cancel := withLimit(dropLimit)
+	defer cancel()
 	if err := shared.drop(ctx, db.Name); err != nil {
 		t.Errorf("storetest: %v", err)
 	}
 }
 
 // verify folds the log of every session and compares.
-func (db *DB) verify(ctx context.Context, t testing.TB) {
+func (db *DB) verify(t testing.TB) {
+	ctx, cancel := withLimit(verifyLimit)
+	defer cancel()
 	report, err := store.VerifyStrict(ctx, db.Pool)
 	if err != nil {
 		t.Errorf("storetest: %v", err)
