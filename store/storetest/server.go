@@ -127,9 +127,7 @@ func (s *Server) DB(t testing.TB) *DB {
 	}
 	db := &DB{Name: name, URL: url, Pool: pool}
 	t.Cleanup(func() {
-		ctx, cancel := withLimit(cleanupLimit)
-		defer cancel()
-		db.verify(ctx, t)
+		db.verify(t)
 		pool.Close()
 	})
 	return db
