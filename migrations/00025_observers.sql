@@ -66,7 +66,9 @@ COMMENT ON COLUMN agentd.emissions.cursor IS 'Where agentd.emissions_after() goe
 -- +goose StatementBegin
 CREATE FUNCTION agentd.emissions_after(after text, at_most integer DEFAULT 1000, channel text DEFAULT NULL)
     RETURNS SETOF agentd.emissions
-    LANGUAGE plpgsql STABLE
+    -- Each query of a volatile function sees what is committed by then: the cursor may
+    -- have had to be waited for.
+    LANGUAGE plpgsql VOLATILE
     SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE

@@ -102,11 +102,18 @@ func (c *consumer) read(ctx context.Context, atMost int) (int, error) {
 // began before the last emission was stored.
 func settled(t *testing.T, db *storetest.DB) {
 	t.Helper()
+	waitFor(t, db, `SELECT max(xid) < pg_snapshot_xmin(pg_current_snapshot()) FROM agentd.emission_order`)
+}
+
+// waitFor asks again and again until the answer is yes: of other transactions there
+// is no signal.
+func waitFor(t *testing.T, db *storetest.DB, query string) {
+	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for ctx := limit(t); ; <-tick.C {
 		var yes bool
-		err := db.Pool.QueryRow(ctx, `SELECT max(xid) < pg_snapshot_xmin(pg_current_snapshot()) FROM agentd.emission_order`).Scan(&yes)
+		err := db.Pool.QueryRow(ctx, query).Scan(&yes)
 		switch {
 		case err != nil:
 			t.Fatal(err)
@@ -244,6 +251,43 @@ func TestACursorThatIsNoneIsRefused(t *testing.T) {
 	conn := connect(t, db.URL)
 	if _, err := conn.Exec(limit(t), `SET ROLE agentd_reader; SELECT count(*) FROM agentd.emissions_after('')`); err != nil {
 		t.Errorf("a reader: %v", err)
+	}
+}
+
+// TestAConsumerThatWaitsForAnotherTakesTheCursorThatItFinds: the statement of one
+// that had to wait began before what its cursor is behind by then.
+func TestAConsumerThatWaitsForAnotherTakesTheCursorThatItFinds(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t)
+	ctx := limit(t)
+	if _, err := db.Pool.Exec(ctx, `CREATE TABLE public.place AS SELECT ''::text AS cursor`); err != nil {
+		t.Fatal(err)
+	}
+	first, second := connect(t, db.URL), connect(t, db.URL)
+	tx, err := first.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(ctx, `SELECT FROM public.place FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := second.Exec(ctx, `WITH p AS (SELECT cursor FROM public.place FOR UPDATE) SELECT e.* FROM p, agentd.emissions_after(p.cursor) AS e`)
+		done <- err
+	}()
+	waitFor(t, db, `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	id, run := calling(t, s)
+	mustAppend(t, s, appendOf(id, headOf(t, s, id).LastSeq, encode(t, id, run, 1, emission(1, "metrics", 1))))
+	if _, err := tx.Exec(ctx, `UPDATE public.place SET cursor = (SELECT cursor FROM agentd.emissions)`); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("the one that waited: %v", err)
 	}
 }
 
