@@ -291,6 +291,36 @@ func TestAConsumerThatWaitsForAnotherTakesTheCursorThatItFinds(t *testing.T) {
 	}
 }
 
+// TestVerifyFindsEmissionsThatConsumersAreNotGiven: and those that there are not.
+func TestVerifyFindsEmissionsThatConsumersAreNotGiven(t *testing.T) {
+	t.Parallel()
+	db := storetest.New(t, storetest.Unverified)
+	s := startStore(t, db, store.Options{Queue: jobs{}})
+	id, run := calling(t, s)
+	at := headOf(t, s, id).LastSeq
+	mustAppend(t, s, appendOf(id, at, encode(t, id, run, 1, emission(1, "metrics", 1))))
+	if r := verify(t, db); len(r.Differences) > 0 {
+		t.Fatalf("an honest database: %v", r.Differences)
+	}
+	row := fmt.Sprint(id, "/", at+1)
+	for _, c := range []struct {
+		sql  string
+		want store.Difference
+	}{
+		{`UPDATE agentd.emission_order SET tenant_id = 'x'`, store.Difference{Table: "emission_order", Row: row, Column: "tenant_id", Got: `"x"`, Want: `"default"`}},
+		{`DELETE FROM agentd.emission_order`, store.Difference{Table: "emission_order", Row: row, Got: "no row", Want: "a row"}},
+		{
+			`INSERT INTO agentd.emission_order SELECT id, 1, tenant_id, pg_current_xact_id() FROM agentd.sessions`,
+			store.Difference{Table: "emission_order", Row: id + "/1", Got: "a row", Want: "no row"},
+		},
+	} {
+		exec(t, db, `SET LOCAL session_replication_role = replica; `+c.sql)
+		if got := verify(t, db).Differences; !slices.Contains(got, c.want) {
+			t.Errorf("%s: %v; want %v", c.sql, got, c.want)
+		}
+	}
+}
+
 func TestEmissionsLeaveWithTheirSession(t *testing.T) {
 	t.Parallel()
 	db := storetest.New(t)

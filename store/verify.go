@@ -159,6 +159,7 @@ const selectLost = `
 		UNION SELECT session_id FROM agentd.messages
 		UNION SELECT session_id FROM agentd.tool_calls
 		UNION SELECT session_id FROM agentd.approvals
+		UNION SELECT session_id FROM agentd.emission_order
 		UNION SELECT session_id FROM agentd.hook_decisions) AS named
 	WHERE NOT EXISTS (SELECT FROM agentd.sessions AS s WHERE s.id = named.session_id)
 	ORDER BY session_id

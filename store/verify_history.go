@@ -32,6 +32,7 @@ type history struct {
 	messages                        map[string]messageTimes
 	replaced                        []hooks.Message
 	approvals                       map[string]columns
+	emissions                       table
 }
 
 type runTimes struct {
@@ -62,7 +63,7 @@ type messageTimes struct {
 
 func newHistory(sessionID string, report *Report, sets hookSets) *history {
 	return &history{
-		sessionID: sessionID, report: report, ledger: newChain(sessionID, report, sets), approvals: map[string]columns{},
+		sessionID: sessionID, report: report, ledger: newChain(sessionID, report, sets), approvals: map[string]columns{}, emissions: table{},
 		runs: map[string]*runTimes{}, turns: map[turnKey]*turnTimes{}, calls: map[string]*callTimes{}, messages: map[string]messageTimes{},
 	}
 }
@@ -207,6 +208,8 @@ func (h *history) note(e event.Event, p event.Payload) {
 		h.noteRequest(e, p)
 	case event.ApprovalDecided:
 		h.noteAnswer(e, p)
+	case event.Emission:
+		h.emissions[h.sessionID+"/"+strconv.FormatInt(e.Seq, 10)] = columns{"tenant_id": h.state.TenantID}
 	case event.ToolResult:
 		h.calls[p.CallID].done = e.At
 		h.noteMessage(e, p.MessageID)
@@ -262,6 +265,8 @@ func (h *history) want(name string) table {
 		return h.wantMessages()
 	case "approvals":
 		return h.approvals
+	case "emission_order":
+		return h.emissions
 	default:
 		return h.wantCalls()
 	}

@@ -44,6 +44,8 @@ var projected = map[string]string{
 		requested_seq::text, decided_seq::text, edited_arguments, edited_sha256, changed_from, to_json(approvers)::text AS approvers,
 		(expires_at IS NOT NULL)::text AS expires
 		FROM agentd.approvals WHERE session_id = $1`,
+	"emission_order": `SELECT session_id::text || '/' || seq AS key, tenant_id
+		FROM agentd.emission_order WHERE session_id = $1`,
 }
 
 // columns are the values of a row by name; NULL is absent.
