@@ -168,7 +168,7 @@ func (r *runner) outcome(ans *answer) []event.Payload {
 		fail = event.RunFailed{Reason: event.FailModel, Error: "the model call failed; the worker's log has the cause"}
 	}
 	if ans.err != nil && ans.refused == nil {
-		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "error", r.context.withoutValues(ans.err.Error()))
+		r.log.Error("model call failed", "epoch", r.epoch, "seq", r.state.LastSeq, "code", fail.Code, "error", r.context.withoutValues(ans.err.Error()))
 	}
 	if again, ok := r.retry(ans, fail); ok {
 		return []event.Payload{again}

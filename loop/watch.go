@@ -51,6 +51,12 @@ func (w *watch) read(ctx context.Context, chunks iter.Seq2[stream.Chunk, error],
 		return
 	}
 	defer func() { err = observed(ctx, attempt, ans, err) }()
+	defer func() {
+		if said := err; said != nil && attempt.Stopped() == nil {
+			err = errAbandoned // which it is where nobody comes back from there
+			err = cleaned(attempt, said)
+		}
+	}()
 	err = pull(ctx, chunks, func(c stream.Chunk) (bool, error) { return w.pass(ctx, attempt, c, ans) }, ans.room)
 }
 
@@ -83,6 +89,25 @@ func observed(ctx context.Context, attempt *stream.Attempt, ans *answer, err err
 	}
 	ans.observed(attempt.End(how))
 	return err
+}
+
+// cleaned is err without what observers take out of answers: a provider may repeat
+// in an error what it has said, or what it was asked.
+func cleaned(attempt *stream.Attempt, err error) error {
+	clean := func(text, otherwise string) string {
+		if kept, ok := attempt.Clean(text); ok {
+			return kept
+		}
+		return otherwise
+	}
+	const withheld = "the model call failed; what the provider says of it cannot be redacted, and is not kept"
+	var me *ModelError
+	if !errors.As(err, &me) {
+		return errors.New(clean(err.Error(), withheld))
+	}
+	shown := *me
+	shown.Message, shown.Code, shown.Err = clean(me.Message, withheld), clean(me.Code, ""), nil
+	return &shown
 }
 
 var (

@@ -112,6 +112,7 @@ func (a *Attempt) take(c Chunk) bool {
 	}
 	if c.Kind == KindFinish {
 		a.finished, a.usage = true, c.Finish.Usage
+		c.Finish.Raw, _ = a.clean(c.Finish.Raw)
 		for i := range a.watchers {
 			if !a.end(i, c.At) {
 				return false

@@ -62,6 +62,16 @@ func (m *mask) begin(l stream.Lane) masked {
 	return m.redactor.Text(0)
 }
 
+// Clean implements [stream.Cleaner]: the provider's errors may repeat what it was asked.
+func (m *mask) Clean(text string) (string, bool) {
+	s := m.redactor.Text(0)
+	out, err := s.Push(nil, text)
+	if err == nil {
+		out, err = s.End(out)
+	}
+	return string(out), err == nil
+}
+
 // OnEnd implements [stream.Observer].
 func (m *mask) OnEnd(stream.Summary) {}
 

@@ -37,6 +37,18 @@ type Observer interface {
 	OnEnd(s Summary)
 }
 
+// Cleaner is an observer that is also asked about what else a provider says: its own
+// word for how an answer ended, and the texts of its errors, which may repeat what
+// it was asked or has said. Of these, nothing is kept that a [Registration] with
+// Redacting would have had to clean whose observer is no Cleaner, or has failed.
+type Cleaner interface {
+	Observer
+	// Clean returns what is to be kept of a text, and false if that cannot be said.
+	// A text that was too long ends with an ellipsis in the place of its rest. It is
+	// called between the chunks and behind the last one.
+	Clean(text string) (clean string, ok bool)
+}
+
 // Ending is how an attempt ended.
 type Ending string
 

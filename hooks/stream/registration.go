@@ -31,7 +31,7 @@ type Registration struct {
 	OnStop    StopPolicy
 	OnFailure FailurePolicy
 	// Redacting says that it takes secrets out, so OnFailure is FailStop whatever
-	// is said there.
+	// is said there. Its observers should be of type [Cleaner].
 	Redacting bool
 
 	// Limits; 0 is the default, and less than 0 is none.

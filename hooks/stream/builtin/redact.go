@@ -42,7 +42,8 @@ const (
 )
 
 // Redact takes secrets out of answers: of the text, of reasoning, of the names and
-// ids of tool calls and of their arguments, which are redacted as JSON. Where the
+// ids of tool calls and of their arguments, which are redacted as JSON, and out of
+// what a provider says of errors and of the end of an answer. Where the
 // provider splits an answer makes no difference to what is left, and of what is
 // found not even the beginning goes on, but for what might have been something
 // else as well: it is held back until that is known.
@@ -99,6 +100,8 @@ func (c RedactConfig) redactor(kind string) (*pattern.Redactor, error) {
 	return r, nil
 }
 
+var _ stream.Cleaner = (*redact)(nil)
+
 // redact is the observer of one attempt.
 type redact struct {
 	r    *pattern.Redactor
@@ -144,6 +147,23 @@ func (o *redact) OnChunk(c stream.Chunk) stream.Verdict {
 		return stream.Hold()
 	}
 	return stream.Amend(next)
+}
+
+// Clean implements [stream.Cleaner]. Of a text that was cut off, the end goes that
+// may be the beginning of what is looked for.
+func (o *redact) Clean(text string) (string, bool) {
+	const ellipsis = "…"
+	whole, cut := strings.CutSuffix(text, ellipsis)
+	s := o.r.Text(0)
+	out, err := s.Push(nil, whole)
+	switch {
+	case err != nil:
+		return "", false
+	case cut:
+		return string(out) + ellipsis, true
+	}
+	out, err = s.End(out)
+	return string(out), err == nil
 }
 
 // OnEnd implements [stream.Observer]. Nothing is left of the attempt by then.

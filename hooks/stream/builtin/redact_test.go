@@ -159,6 +159,40 @@ func TestWordsOfACallAreRedactedToo(t *testing.T) {
 	}
 }
 
+// TestWhatAProviderSaysBesideItsAnswerIsRedacted: of a text that was cut off in the
+// middle of what is looked for, that does not stay.
+func TestWhatAProviderSaysBesideItsAnswerIsRedacted(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"the key key-test-0123456789abcdef is bad":   "the key [redacted] is bad",
+		"key-test-0123456789abcdef":                  "[redacted]",
+		"key-test-0123":                              "key-test-0123",
+		"the key key-test-0123…":                     "the key …",
+		"the key key-test-0123456789abcdef is bad …": "the key [redacted] is bad …",
+	} {
+		set, err := stream.NewSet(redacting(t, builtin.RedactConfig{Matching: []string{`key-test-[0-9a-f]{16}`}}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := set.Begin(stream.Call{})
+		if got, ok := a.Clean(text); !ok || got != want {
+			t.Errorf("%s: %q, %t", text, got, ok)
+		}
+		out := a.Push(stream.Chunk{Kind: stream.KindFinish, Finish: stream.Finish{Reason: stream.FinishUnknown, Raw: text}})
+		if got := out.Chunks[0].Finish.Raw; got != want {
+			t.Errorf("%s: ends with %q", text, got)
+		}
+	}
+	long := redacting(t, builtin.RedactConfig{Matching: []string{`<[^>]*>`}})
+	set, err := stream.NewSet(long)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := set.Begin(stream.Call{}).Clean("<" + strings.Repeat("x", pattern.MaxHold)); ok || got != "" {
+		t.Errorf("%d bytes are kept of what cannot be redacted", len(got))
+	}
+}
+
 func TestVerdictsOfRedacting(t *testing.T) {
 	t.Parallel()
 	o := redacting(t, builtin.RedactConfig{Matching: []string{keyLike, `x+.?y`}}).New(stream.Call{})

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -123,7 +122,7 @@ func (c *Call) outcome(err error) string {
 	case c.Stopped:
 		return "consumer stopped"
 	case errors.As(err, &me):
-		return fmt.Sprintf("error %q", me.Code)
+		return "error" // and no word of the provider's: whoever made the call says what may be told of it
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err.Error()
 	case err != nil:
