@@ -57,7 +57,7 @@ chat: build ## Talk to the agentd that `make run` started
 test: need-go setup ## Run all tests under the race detector (PKG=./store/... TESTFLAGS='-run X')
 	CGO_ENABLED=1 go test -race -shuffle=on -timeout=$(TEST_TIMEOUT) -p=$(TEST_P) $(TESTFLAGS) $(PKG)
 
-FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestRecordedStreamsMeanTheSame
+FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestASecretIsNowhere|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded|TestABuildThatIsBrokenIsCaught
 FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
