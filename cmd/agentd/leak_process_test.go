@@ -80,7 +80,7 @@ observers:
 // at random into 1 to 6 pieces.
 func leakCases(times int) (cases []*leakCase) {
 	add := func(kind leakKind, cuts ...int) {
-		c := &leakCase{n: len(cases), kind: kind, cuts: cuts, reached: make(chan string, 1)}
+		c := &leakCase{n: len(cases), kind: kind, cuts: cuts, reached: make(chan string, 1), started: make(chan struct{}, 2)}
 		c.secret = fmt.Sprintf("%s%016x", leakMarker, rand.Uint64())
 		if kind == leakFixture {
 			c.secret = leakMarker + "0123456789abcdef"
@@ -144,6 +144,7 @@ func TestASecretIsNowhere(t *testing.T) {
 		front := servers["/v1/messages"]
 		all.Go(func() { l.play(t, front, c) })
 		wire := <-c.reached
+		<-c.started // or the answer to its client would be lost with the server
 		servers[wire].kill(t)
 		servers[wire] = l.serve(t, true, wire == "/v1/messages")
 		all.Wait()
@@ -267,6 +268,7 @@ func (l *leakTest) get(t *testing.T, where, url string) {
 func (l *leakTest) play(t *testing.T, s *server, c *leakCase) {
 	session := newSession(t, s)
 	run, _ := startRun(t, s, session, fmt.Sprintf("case %d: %s", c.n, c.secret))
+	c.started <- struct{}{}
 	stream := s.url + "/v1/sessions/" + session + "/events?until=idle"
 	var clients sync.WaitGroup
 	clients.Go(func() { l.get(t, "the streams", stream) })

@@ -47,6 +47,8 @@ type leakCase struct {
 	// closed when the provider has said that half.
 	dies    bool
 	reached chan string
+	// started has a value once its client knows of the run.
+	started chan struct{}
 }
 
 // marked is the text with the secret in it.
