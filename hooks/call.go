@@ -82,7 +82,8 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[
 		return out, 0, failf(OutcomeUnavailable, "%d calls of the hook hang", n)
 	}
 	began := time.Now()
-	hookCtx, cancel := context.WithTimeout(ctx, h.TimeLimit)
+	limit := h.TimeLimit + h.QueueLimit
+	hookCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	hookCtx, turn := queueing(hookCtx, a.now)
 	var (
@@ -108,13 +109,13 @@ func call[In Input[In, Out], Out Result](ctx context.Context, a *Asker, h *hook[
 		// An answer that came too late is none: whether it is read must not
 		// depend on who is faster. The limit is by the clock of timers, which
 		// never jumps.
-		if time.Since(began) < h.TimeLimit {
+		if time.Since(began) < limit {
 			return c.out, turn.waited(), c.err
 		}
 	case <-hookCtx.Done():
 		a.leave(key, &end)
 	}
 	return out, turn.waited(), &Failure{
-		Outcome: OutcomeTimeout, Err: fmt.Errorf("no answer within %s", h.TimeLimit),
+		Outcome: OutcomeTimeout, Err: fmt.Errorf("no answer within %s", limit),
 	}
 }

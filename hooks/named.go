@@ -67,6 +67,8 @@ type Registration struct {
 	OnFailure FailurePolicy `json:"on_failure"`
 	// TimeLimit is how long one call may take, in nanoseconds in JSON.
 	TimeLimit time.Duration `json:"time_limit"`
+	// QueueLimit is what [QueueLimit] declares, in nanoseconds in JSON.
+	QueueLimit time.Duration `json:"queue_limit,omitempty"`
 	// ReplyLimit is how many bytes an answer may have.
 	ReplyLimit int `json:"reply_limit"`
 	// Redacting marks a hook that takes secrets out: the patch of what it
@@ -88,6 +90,11 @@ func InPhase(p Phase) Option { return func(r *Registration) { r.Phase = p } }
 
 // TimeLimit is how long one call may take. Zero and less are the default.
 func TimeLimit(d time.Duration) Option { return func(r *Registration) { r.TimeLimit = d } }
+
+// QueueLimit is how much longer a call may take because it waits for its turn: see
+// [Queued]. It is for hooks that let only so many calls through at once, and that
+// themselves give each of them no more than the time limit once it has its turn.
+func QueueLimit(d time.Duration) Option { return func(r *Registration) { r.QueueLimit = max(d, 0) } }
 
 // ReplyLimit is how many bytes an answer may have. Zero and less are the
 // default: 1 MiB, and 8 MiB where the answer holds messages.

@@ -67,3 +67,28 @@ func TestAHookThatWaitsForItsTurnSaysSo(t *testing.T) {
 	}
 	hooks.Queued(t.Context())() // nobody asks how long
 }
+
+// TestWaitingForATurnIsBesideTheTimeLimit where a hook declares so: its deadline in the
+// ledger stays what one call may take.
+func TestWaitingForATurnIsBesideTheTimeLimit(t *testing.T) {
+	t.Parallel()
+	const limit, queue = 100 * time.Millisecond, 50 * time.Millisecond
+	after := func(d time.Duration) callHook {
+		return func(ctx context.Context, _ call) (callResult, error) {
+			select {
+			case <-time.After(d):
+				return callResult{Action: hooks.ActionContinue}, nil
+			case <-ctx.Done():
+				return callResult{}, ctx.Err()
+			}
+		}
+	}
+	for took, want := range map[time.Duration]hooks.Outcome{
+		limit + queue - time.Millisecond: hooks.OutcomeOK, limit + queue + time.Millisecond: hooks.OutcomeTimeout,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, ds := ask(t, hooks.Named("h", "1", after(took), hooks.TimeLimit(limit), hooks.QueueLimit(queue)), zone("-"))
+			expect(t, "decision", []any{ds[0].Outcome, ds[0].Deadline}, []any{want, limit})
+		})
+	}
+}
