@@ -69,7 +69,9 @@ func (d *draft) endBad(newID func() string) bool {
 // same. Without a claim there is no lease, and nobody works on it.
 func (r *runner) endBadRun(ctx context.Context) error {
 	e := r.engine
-	c := &Commands{Log: e.Log, Hooks: e.inForce().Hooks, NewID: e.NewID, Now: e.Now, Logger: e.Logger}
+	asks, done := e.inForce()
+	defer done()
+	c := &Commands{Log: e.Log, Hooks: asks.Hooks, NewID: e.NewID, Now: e.Now, Logger: e.Logger}
 	return r.patiently(ctx, func() error {
 		_, err := c.replan(ctx, r.job.TenantID, r.job.SessionID, r.job.RunID, event.System("worker:"+r.holder.WorkerID), func(d *draft, run Run) bool {
 			ends := run.Status == RunQueued && run.Ticket == r.job.Ticket && d.endBad(e.NewID)

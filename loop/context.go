@@ -44,6 +44,18 @@ func (r Run) tools(agent Agent) []Tool {
 	})
 }
 
+// present are those of tools that models are told of now.
+func present(tools []Tool) []Tool {
+	away := func(t Tool) bool {
+		a, ok := t.(Available)
+		return ok && !a.Available()
+	}
+	if !slices.ContainsFunc(tools, away) {
+		return tools
+	}
+	return slices.DeleteFunc(slices.Clone(tools), away)
+}
+
 // history is what a model is sent of messages: those that say something.
 func history(messages []hooks.Message) []hooks.Message {
 	out := make([]hooks.Message, 0, len(messages))

@@ -29,7 +29,9 @@ func (c *Commands) checkEdit(agent string, call Call, arguments string) error {
 	case arguments == call.final():
 		return refuse("are those that were asked about: approve them")
 	}
-	tool, ok := (Agent{Tools: c.Tools[agent]}).tool(call.Name)
+	asks, done := c.inForce()
+	defer done()
+	tool, ok := (Agent{Tools: asks.tools(c.Tools[agent])}).tool(call.Name)
 	if !ok {
 		return nil
 	}

@@ -23,8 +23,8 @@ type Engine struct {
 	Asker *hooks.Asker
 	// Observers see the model's answers while they arrive; nil is none.
 	Observers *stream.Set
-	// Switch holds all three where they may change between leases; nil has those
-	// asked always, and one that is not nil has them ignored.
+	// Switch holds all three, and tools, where they may change between leases; nil has
+	// those asked always, and one that is not nil has them ignored.
 	Switch *Switch
 	NewID  func() string
 	Now    func() time.Time
@@ -83,7 +83,9 @@ func (e *Engine) Advance(ctx context.Context, j Job, h Holder) error {
 	if err != nil {
 		return err
 	}
-	r.asks = e.inForce()
+	asks, done := e.inForce()
+	defer done()
+	r.asks = asks
 	claimed, err := r.claim(ctx)
 	if err == nil && claimed {
 		err = r.advance(ctx)

@@ -185,7 +185,7 @@ func (r *runner) dispatch(ctx context.Context, cl clearance) (x execution) {
 	crash(PointToolExecuting)
 	x.out, x.err = tool.Call(ctx, ToolInput{
 		CallID: c.ID, Attempt: c.Attempt, TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID,
-		Arguments: json.RawMessage(c.Arguments),
+		Agent: cl.agent, Arguments: json.RawMessage(c.Arguments),
 	})
 	x.cut = ctx.Err() != nil
 	return x

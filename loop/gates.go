@@ -158,7 +158,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 		// planned again and the conversation has gone on.
 		r.said[p] = said
 	}
-	r.context = modelCall{system: system, messages: said.verdict.Value.Messages, tools: d.run().tools(agent)}
+	r.context = modelCall{system: system, messages: said.verdict.Value.Messages, tools: present(d.run().tools(agent))}
 	more, blocked, err := r.passProvider(ctx, agent, t.No, req.Attempt)
 	if err != nil {
 		return err

@@ -10,8 +10,9 @@ import (
 // clearance is a call that every gate let through: the only thing that
 // [runner.runTools] runs, and made nowhere but in [runner.clear].
 type clearance struct {
-	call Call
-	tool Tool
+	call  Call
+	tool  Tool
+	agent string
 }
 
 // passTools takes each call as far as it goes, in call order.
@@ -197,7 +198,7 @@ func (r *runner) clear(ctx context.Context, d *draft, t Turn, c Call, tool Tool,
 	if said.verdict.Action != hooks.ActionBlock {
 		c.Attempt++
 		c.Arguments = arguments
-		r.cleared = append(r.cleared, clearance{call: c, tool: tool})
+		r.cleared = append(r.cleared, clearance{call: c, tool: tool, agent: d.run().Agent})
 	}
 	return nil
 }

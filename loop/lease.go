@@ -132,9 +132,16 @@ func (c *Commands) replan(
 		}
 		if _, err = c.Log.Append(ctx, a); !errors.Is(err, ErrConflict) {
 			if now := d.run(); err == nil && now.Status.Terminal() && !r.Status.Terminal() {
-				notifyEnd(ctx, c.Logger, c.inForce().Hooks, tenantID, sessionID, now)
+				c.notifyEnd(ctx, tenantID, sessionID, now)
 			}
 			return err == nil, err
 		}
 	}
+}
+
+// notifyEnd tells that a run which nobody held has ended.
+func (c *Commands) notifyEnd(ctx context.Context, tenantID, sessionID string, r Run) {
+	asks, done := c.inForce()
+	defer done()
+	notifyEnd(ctx, c.Logger, asks.Hooks, tenantID, sessionID, r)
 }

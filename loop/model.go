@@ -110,6 +110,14 @@ type Tool interface {
 	Call(ctx context.Context, in ToolInput) (ToolOutput, error)
 }
 
+// Available is what a [Tool] may be that is away for a time, as one of another
+// process is. It is safe for concurrent use, has no effect and does not block.
+type Available interface {
+	// Available reports whether models are told of the tool. A call of one that is
+	// away goes its way like any other, and Call has to say what came of it.
+	Available() bool
+}
+
 // ToolSpec is what a model is told of a tool, and what the loop must know.
 type ToolSpec struct {
 	Name        string
@@ -131,6 +139,8 @@ type ToolInput struct {
 	TenantID  string
 	SessionID string
 	RunID     string
+	// Agent is the name of the run's.
+	Agent string
 	// Arguments are the bytes that the model wrote, validated. An empty text
 	// has become {}.
 	Arguments json.RawMessage

@@ -73,8 +73,17 @@ func (r *runner) run() Run {
 // agent is the run's, with the model that answers. The planner ends a run for which
 // there is none.
 func (r *runner) agent() Agent {
-	agent, _ := r.engine.Agents[r.run().Agent].answering(r.run())
+	agent, _ := r.configured()
+	agent, _ = agent.answering(r.run())
 	return agent
+}
+
+// configured is the run's agent with the tools that are in force now, and whether
+// there is one.
+func (r *runner) configured() (Agent, bool) {
+	agent, known := r.engine.Agents[r.run().Agent]
+	agent.Tools = r.asks.tools(agent.Tools)
+	return agent, known
 }
 
 func (r *runner) load(ctx context.Context) error {
@@ -134,7 +143,7 @@ func (r *runner) insists(g gates) bool {
 }
 
 func (r *runner) planner() planner {
-	agent, known := r.engine.Agents[r.run().Agent]
+	agent, known := r.configured()
 	p := planner{
 		newID: r.engine.NewID, agent: agent, known: known, overdue: r.overdue(),
 		leaving: closed(r.holder.Leaving) || closed(r.holder.Interrupt), paused: r.paused(),

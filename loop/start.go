@@ -17,7 +17,9 @@ import (
 // policy says what becomes of it: it is refused with a [BusyError], or its run is
 // enqueued, and the active one may be cancelled.
 func (c *Commands) StartRun(ctx context.Context, cmd StartRun) (StartedRun, error) {
-	s := starting{c: c, asks: c.inForce(), cmd: cmd}
+	asks, done := c.inForce()
+	defer done()
+	s := starting{c: c, asks: asks, cmd: cmd}
 	if err := s.validate(); err != nil {
 		return StartedRun{}, err
 	}

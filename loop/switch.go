@@ -1,7 +1,8 @@
 package loop
 
 import (
-	"sync/atomic"
+	"slices"
+	"sync"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -15,6 +16,31 @@ type InForce struct {
 	// Observers see the model's answers. They belong to the set whose digest Asker
 	// has. Nil is none.
 	Observers *stream.Set
+	// Tools are tools of every agent, behind its own; nil is none. It is asked for
+	// each step, so that they may come and go while a lease lasts. A tool that an
+	// agent has itself is not replaced by one of the same name.
+	Tools func() []Tool
+	// Unused, unless it is nil, is called once, when something else was put and the
+	// last lease and the last command that are asked by this have ended.
+	Unused func()
+}
+
+// tools are an agent's own and those behind them.
+func (f InForce) tools(own []Tool) []Tool {
+	if f.Tools == nil {
+		return own
+	}
+	more := f.Tools()
+	if len(more) == 0 {
+		return own
+	}
+	all := slices.Clip(own)
+	for _, t := range more {
+		if !hasTool(all, t.Spec().Name) {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // Switch holds the hooks that are in force in a process, where they may change
@@ -25,7 +51,17 @@ type InForce struct {
 //
 // A set has to be stored before it is put: a run that names one which nobody can
 // read explains nothing.
-type Switch struct{ now atomic.Pointer[InForce] }
+type Switch struct {
+	mu  sync.Mutex
+	now *inUse
+}
+
+// inUse is what is or was in force. The switch's mutex guards the counts.
+type inUse struct {
+	InForce
+	users    int
+	replaced bool
+}
 
 // NewSwitch returns one with f in force.
 func NewSwitch(f InForce) *Switch {
@@ -35,29 +71,68 @@ func NewSwitch(f InForce) *Switch {
 }
 
 // Put has f asked from now on. It does not wait for who is asking what was in
-// force before.
-func (s *Switch) Put(f InForce) { s.now.Store(&f) }
+// force before, which is told when the last has ended: see [InForce].
+func (s *Switch) Put(f InForce) {
+	s.mu.Lock()
+	before := s.now
+	s.now = &inUse{InForce: f}
+	unused := false
+	if before != nil {
+		before.replaced = true
+		unused = before.users == 0
+	}
+	s.mu.Unlock()
+	if unused && before.Unused != nil {
+		before.Unused()
+	}
+}
 
-// Now returns what is in force.
+// Now returns what is in force, and does not keep it from becoming unused.
 func (s *Switch) Now() InForce {
-	if f := s.now.Load(); f != nil {
-		return *f
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return InForce{}
 	}
-	return InForce{}
+	return s.now.InForce
 }
 
-// inForce is what a lease that begins now is asked by.
-func (e *Engine) inForce() InForce {
+// take returns what is in force, which is not unused before done is called, once.
+func (s *Switch) take() (f InForce, done func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u := s.now
+	if u == nil {
+		return InForce{}, noDone
+	}
+	u.users++
+	return u.InForce, func() { s.leave(u) }
+}
+
+func (s *Switch) leave(u *inUse) {
+	s.mu.Lock()
+	u.users--
+	unused := u.replaced && u.users == 0
+	s.mu.Unlock()
+	if unused && u.Unused != nil {
+		u.Unused()
+	}
+}
+
+func noDone() {}
+
+// inForce is what a lease that begins now is asked by, until done is called.
+func (e *Engine) inForce() (f InForce, done func()) {
 	if e.Switch != nil {
-		return e.Switch.Now()
+		return e.Switch.take()
 	}
-	return InForce{Hooks: e.Hooks, Asker: e.Asker, Observers: e.Observers}
+	return InForce{Hooks: e.Hooks, Asker: e.Asker, Observers: e.Observers}, noDone
 }
 
-// inForce is what a command that begins now is asked by.
-func (c *Commands) inForce() InForce {
+// inForce is what a command that begins now is asked by, until done is called.
+func (c *Commands) inForce() (f InForce, done func()) {
 	if c.Switch != nil {
-		return c.Switch.Now()
+		return c.Switch.take()
 	}
-	return InForce{Hooks: c.Hooks, Asker: c.Asker}
+	return InForce{Hooks: c.Hooks, Asker: c.Asker}, noDone
 }
