@@ -147,7 +147,7 @@ func (s *asking[In, Out]) ask(ctx context.Context, index int, h *hook[In, Out]) 
 
 func (a *asked[In, Out]) call(ctx context.Context, asker *Asker) {
 	d, start := &a.decision, asker.now()
-	a.out, d.Queue, a.err = call(context.WithValue(ctx, decisionKey{}, d.ID), asker, a.hook, a.value.clone())
+	a.out, d.Queue, a.err = call(WithDecisionID(ctx, d.ID), asker, a.hook, a.value.clone())
 	end := asker.now()
 	d.At, d.Latency = end.UTC().Truncate(time.Microsecond), end.Sub(start)
 }
