@@ -33,12 +33,14 @@ PKG ?= ./...
 TOOLS := bin/tools
 GOLANGCI_LINT := $(TOOLS)/golangci-lint
 BUF := $(TOOLS)/buf
-GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go $(TOOLS)/openapi
+GENERATORS := $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-connect-go $(TOOLS)/protoc-gen-go-grpc $(TOOLS)/openapi
 
 PROTO := $(wildcard api/proto)
-# The protos that clients in the field were made from: what `lint` compares with,
-# a file since a fresh clone for a build may have no history.
+# The protos that clients and plugins in the field were made from: what `lint`
+# compares with, a file each since a fresh clone for a build may have no history.
 RELEASED := api/released.txtpb
+PLUGIN_PROTO := hooks/plugin/proto
+PLUGIN_RELEASED := hooks/plugin/released.txtpb
 
 .PHONY: build
 build: need-go ## Build bin/agentd, one static binary
@@ -135,7 +137,8 @@ lint: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Check the code, its form
 	CGO_ENABLED=0 go vet -tags faults ./...
 	$(if $(PROTO),$(BUF) lint)
 	$(if $(PROTO),$(BUF) format --diff --exit-code)
-	$(if $(PROTO),$(BUF) breaking --against $(RELEASED))
+	$(if $(PROTO),$(BUF) breaking $(PROTO) --against $(RELEASED))
+	$(if $(PROTO),$(BUF) breaking $(PLUGIN_PROTO) --against $(PLUGIN_RELEASED))
 
 .PHONY: fmt
 fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the protos
@@ -144,15 +147,18 @@ fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the p
 
 # Local plugins only: this works without a network once the tools are built.
 .PHONY: generate
-generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate api/gen and api/openapi from api/proto, then go generate
+generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate code and api/openapi from the protos, then go generate
 	$(if $(PROTO),$(BUF) generate)
+	$(if $(PROTO),$(BUF) generate --template buf.gen.plugin.yaml)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
 # Only after a release: what was added since is taken back as long as it is not here.
 .PHONY: release-protos
 release-protos: need-go $(BUF) ## Take the protos as they are for released; what breaks the released ones is refused
-	$(BUF) breaking --against $(RELEASED)
-	$(BUF) build --as-file-descriptor-set --exclude-source-info -o $(RELEASED)
+	$(BUF) breaking $(PROTO) --against $(RELEASED)
+	$(BUF) build $(PROTO) --as-file-descriptor-set --exclude-source-info -o $(RELEASED)
+	$(BUF) breaking $(PLUGIN_PROTO) --against $(PLUGIN_RELEASED)
+	$(BUF) build $(PLUGIN_PROTO) --as-file-descriptor-set --exclude-source-info -o $(PLUGIN_RELEASED)
 
 .PHONY: record
 record: need-go setup-run ## Record the session that README.md shows, the columns in docs/sql.md and the deaths and bugs in docs/durability.md
@@ -200,6 +206,9 @@ $(TOOLS)/protoc-gen-go: tools/gen/go.mod tools/gen/go.sum | need-go
 
 $(TOOLS)/protoc-gen-connect-go: tools/gen/go.mod tools/gen/go.sum | need-go
 	@$(call GO_TOOL,gen,connectrpc.com/connect/cmd/protoc-gen-connect-go)
+
+$(TOOLS)/protoc-gen-go-grpc: tools/gen/go.mod tools/gen/go.sum | need-go
+	@$(call GO_TOOL,gen,google.golang.org/grpc/cmd/protoc-gen-go-grpc)
 
 # This one is the repository's own, and in its module.
 $(TOOLS)/openapi: $(wildcard tools/openapi/*.go) go.mod | need-go
