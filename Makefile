@@ -150,6 +150,7 @@ fmt: need-go $(GOLANGCI_LINT) $(if $(PROTO),$(BUF)) ## Format the code and the p
 generate: need-go $(if $(PROTO),$(BUF) $(GENERATORS)) ## Generate code and api/openapi from the protos, then go generate
 	$(if $(PROTO),$(BUF) generate)
 	$(if $(PROTO),$(BUF) generate --template buf.gen.plugin.yaml)
+	$(if $(PROTO),$(BUF) build $(PLUGIN_PROTO) --as-file-descriptor-set --exclude-source-info -o examples/plugins/python/agentd_plugin_v1.txtpb)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
 # Only after a release: what was added since is taken back as long as it is not here.
