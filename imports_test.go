@@ -81,8 +81,9 @@ var importRules = []importRule{
 		from: []string{"hooks/plugin/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/plugin/..."},
 	},
 	{
-		name: "hooks/pluginhost imports only hooks and hooks/plugin",
-		from: []string{"hooks/pluginhost/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/plugin/..."},
+		// Manifests are strict as every file that people write is.
+		name: "hooks/pluginhost imports only hooks, hooks/plugin and hooks/yamlfile",
+		from: []string{"hooks/pluginhost/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/plugin/...", "hooks/yamlfile"},
 	},
 	{
 		name: "loop imports only hooks, hooks/stream and loop/event",
@@ -361,6 +362,7 @@ func TestImportRules(t *testing.T) {
 		{"hooks/plugin/a.go", local("hooks/plugin/pluginv1"), false},
 		{"hooks/plugin/a.go", local("hooks/pluginhost"), true},
 		{"hooks/pluginhost/a.go", local("hooks/plugin"), false},
+		{"hooks/pluginhost/a.go", local("hooks/yamlfile"), false},
 		{"hooks/pluginhost/a.go", local("hooks/rules"), true},
 		{"loop/event/a.go", local("hooks"), false},
 		{"loop/event/a.go", local("hooks/stream"), false},

@@ -1,0 +1,160 @@
+package pluginhost
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+const (
+	// maxLine is how much of a line is logged, in bytes, and with maxHead how much of
+	// what a process prints is in memory at any time.
+	maxLine = 4 << 10
+	// maxHead is how much of the beginning is kept, for when the process does not start.
+	maxHead = 1 << 10
+	// lineBurst lines at once, and lineRate a second, are logged of a process. The
+	// others are counted.
+	lineBurst = 200
+	lineRate  = 50
+)
+
+// output is what one process prints, on all its ways. It is safe for concurrent use.
+type output struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu      sync.Mutex
+	head    []byte
+	streams []*lines
+	// tokens is how many lines may be logged, as it was at filled.
+	tokens float64
+	filled time.Time
+	// dropped lines, and their bytes, have not been told of yet.
+	dropped, droppedBytes int
+}
+
+func newOutput(log *slog.Logger, now func() time.Time) *output {
+	return &output{log: log, now: now, tokens: lineBurst, filled: now()}
+}
+
+// stream is a way to print, such as stdout. Its Write has no errors.
+func (o *output) stream(name string) io.Writer {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	s := &lines{output: o, name: name}
+	o.streams = append(o.streams, s)
+	return s
+}
+
+// beginning is what was printed first, escaped.
+func (o *output) beginning() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return escape(o.head)
+}
+
+// flush logs what is left: lines without an end, and how many were left out.
+func (o *output) flush() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.streams {
+		s.end()
+	}
+	o.tellDropped()
+}
+
+// line logs one, or counts it. The caller holds the lock.
+func (o *output) line(stream string, text []byte, cut int) {
+	now := o.now()
+	o.tokens = min(lineBurst, o.tokens+now.Sub(o.filled).Seconds()*lineRate)
+	o.filled = now
+	if o.tokens < 1 {
+		o.dropped++
+		o.droppedBytes += len(text) + cut
+		return
+	}
+	o.tokens--
+	o.tellDropped()
+	attrs := []slog.Attr{slog.String("stream", stream), slog.String("line", escape(text))}
+	if cut > 0 {
+		attrs = append(attrs, slog.Int("cut_bytes", cut))
+	}
+	o.log.LogAttrs(nil, slog.LevelInfo, "plugin printed", attrs...) //nolint:staticcheck // there is no context to what a process prints
+}
+
+func (o *output) tellDropped() {
+	if o.dropped > 0 {
+		o.log.Warn("plugin printed more than is logged", slog.Int("lines", o.dropped), slog.Int("bytes", o.droppedBytes))
+		o.dropped, o.droppedBytes = 0, 0
+	}
+}
+
+// lines is one way to print. It keeps what there is of a line, at most maxLine.
+type lines struct {
+	output *output
+	name   string
+	kept   []byte
+	cut    int
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(b []byte) (int, error) {
+	n, o := len(b), l.output
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.head = append(o.head, b[:min(len(b), maxHead-len(o.head))]...)
+	for len(b) > 0 {
+		end := bytes.IndexByte(b, '\n')
+		if end < 0 {
+			l.keep(b)
+			break
+		}
+		l.keep(b[:end])
+		l.tell()
+		b = b[end+1:]
+	}
+	return n, nil
+}
+
+func (l *lines) keep(b []byte) {
+	room := min(len(b), maxLine-len(l.kept))
+	l.kept = append(l.kept, b[:room]...)
+	l.cut += len(b) - room
+}
+
+// tell logs the line.
+func (l *lines) tell() {
+	l.output.line(l.name, bytes.TrimSuffix(l.kept, []byte{'\r'}), l.cut)
+	l.kept, l.cut = l.kept[:0], 0
+}
+
+// end logs a line that has no end.
+func (l *lines) end() {
+	if len(l.kept) > 0 {
+		l.tell()
+	}
+}
+
+// escape makes a text of one line of it, with nothing in it that a terminal obeys.
+func escape(b []byte) string {
+	var out strings.Builder
+	for len(b) > 0 {
+		r, n := utf8.DecodeRune(b)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			out.WriteString(`\x` + strconv.FormatUint(uint64(b[0])|0x100, 16)[1:])
+		case strconv.IsPrint(r):
+			out.WriteRune(r)
+		default:
+			quoted := strconv.QuoteRune(r)
+			out.WriteString(quoted[1 : len(quoted)-1])
+		}
+		b = b[n:]
+	}
+	return out.String()
+}

@@ -1,0 +1,179 @@
+package pluginhost_test
+
+import (
+	"bufio"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+)
+
+// A host that is killed leaves nothing that runs, and nothing that the next one does
+// not clean up.
+func TestNothingOutlivesAHostThatIsKilled(t *testing.T) {
+	t.Parallel()
+	base := temp(t)
+	root, dir := filepath.Join(base, "p"), filepath.Join(base, "r")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	install(t, root, "a", "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; "+serves("a"))
+	install(t, root, "b", "(sleep 1000 &) ; "+strings.Replace(serves("b"), "exec ", "", 1))
+	for range fullSize(3, 50) {
+		host := exec.Command("/proc/self/exe", "host", dir, root)
+		host.Stderr = t.Output()
+		out, err := host.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := host.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		for range 2 {
+			if !lines.Scan() {
+				t.Fatal("the host has not started", lines.Err(), host.Wait())
+			}
+		}
+		before := len(users(t, base))
+		if before < 1+2*2+4 {
+			t.Errorf("there are %d processes", before)
+		}
+		if err := host.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = host.Wait() // it was killed
+		next, err := pluginhost.New(pluginhost.Config{Dir: dir, Keeper: keeper, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Greet: greet, Limits: pluginhost.Limits{Kill: time.Minute}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) != 2 || filepath.Join(dir, entries[0].Name()) != filepath.Dir(next.SocketDir()) {
+			t.Errorf("left: %v, %v", entries, err)
+		}
+		if left := users(t, base); len(left) > 0 {
+			t.Errorf("still there: %v", left)
+		}
+		if err := next.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where host and keeper can do nothing any more the kernel does.
+func TestAPluginDoesNotOutliveItsHostAndItsKeeper(t *testing.T) {
+	t.Parallel()
+	base := temp(t)
+	root, dir := filepath.Join(base, "p"), filepath.Join(base, "r")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	install(t, root, "a", "trap '' HUP; "+strings.Replace(serves("a"), "exec ", "", 1)+" & wait; sleep 1000")
+	host := exec.Command("/proc/self/exe", "host", dir, root)
+	host.Stderr = t.Output()
+	out, err := host.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscan(out, &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(parentOf(t, pid), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, func() bool { return len(users(t, base)) == 1 })
+	if err := host.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = host.Wait() // it was killed
+}
+
+func TestHostsShareADirectory(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	install(t, w.root, "a", serves("a"))
+	p := w.up(t)
+	config := pluginhost.Config{Dir: w.dir, Keeper: keeper, Log: slog.New(slog.DiscardHandler), Greet: greet}
+	other, err := pluginhost.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.SocketDir() == w.SocketDir() {
+		t.Error("they have the same sockets")
+	}
+	if err := other.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, err := call(t, p, "say", "1"); err != nil || said != "1" {
+		t.Errorf("a plugin of the first says %q, %v", said, err)
+	}
+	if info, err := os.Stat(w.SocketDir()); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("its sockets: %v, %v", info, err)
+	}
+}
+
+func TestAHostDoesNotUseADirectoryOfOthers(t *testing.T) {
+	t.Parallel()
+	base := temp(t)
+	config := pluginhost.Config{Keeper: keeper, Log: slog.New(slog.DiscardHandler), Greet: greet}
+	for name, test := range map[string]struct {
+		do   func(dir string) error
+		want string
+	}{
+		"open":                               {func(d string) error { return os.Mkdir(d, 0o755) }, "is no directory of user"},
+		"a link":                             {func(d string) error { return os.Symlink(base, d) }, "is no directory of user"},
+		"a file":                             {func(d string) error { return os.WriteFile(d, nil, 0o600) }, "not a directory"},
+		"too-deep" + strings.Repeat("x", 50): {func(string) error { return nil }, "is longer than 50 bytes"},
+		"locked":                             {func(d string) error { return os.MkdirAll(filepath.Join(d, "lock"), 0o700) }, "is a directory"},
+	} {
+		config.Dir = filepath.Join(base, name)
+		if err := test.do(config.Dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pluginhost.New(config); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", name, err, test.want)
+		}
+	}
+	if _, err := pluginhost.New(pluginhost.Config{Dir: base}); err == nil {
+		t.Error("a host without a keeper")
+	}
+}
+
+func TestAHostThatCannotBeSeenToBeGoneIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(temp(t), "r")
+	for _, path := range []string{"h1/host.lock", "h2/keepers.lock"} {
+		if err := os.MkdirAll(filepath.Join(dir, path), 0o700); err != nil { // no file can be opened there
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "h3"), 0o500); err != nil {
+		t.Fatal(err)
+	}
+	log := &logged{}
+	h, err := pluginhost.New(pluginhost.Config{Dir: dir, Keeper: keeper, Log: slog.New(slog.NewTextHandler(log, nil)), Greet: greet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "h*"))
+	if err != nil || len(left) != 2 || !strings.Contains(log.String(), "plugins of a host that is gone have not ended") {
+		t.Errorf("left %v, %v; logged %s", left, err, log)
+	}
+}
