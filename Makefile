@@ -63,10 +63,11 @@ FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSes
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded
 FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
+FULL_SIZE := $(FULL_SIZE)|TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestAPluginThatDoesNotStartSaysWhy
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' $(TESTFLAGS) ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules ./hooks/pattern
+	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' $(TESTFLAGS) ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules ./hooks/pattern ./hooks/pluginhost
 	RAPID_CHECKS=10000 go test -count=1 -run TestTheSameChunksGetTheSameVerdicts ./hooks/stream
 
 # Whether it meets the fault in its half minutes is chance, so nothing waits for it.
