@@ -17,6 +17,8 @@ const (
 	LoadSignal LoadCause = "signal"
 	// LoadFile: it saw that a file had changed.
 	LoadFile LoadCause = "file"
+	// LoadPlugin: plugins were loaded again, or one came up for the first time.
+	LoadPlugin LoadCause = "plugin"
 )
 
 // HookSetLoad is that a process puts a hook set in force.

@@ -19,6 +19,7 @@ type cli struct {
 	Explain   explainCmd   `cmd:"" help:"Tell what happened in a run: who decided what at each gate, and what followed."`
 	Export    exportCmd    `cmd:"" help:"Write all that is stored of a session as lines of JSON: decisions, events, messages."`
 	Hooks     hooksCmd     `cmd:"" help:"List the hooks that are asked, and test the rules."`
+	Plugins   pluginsCmd   `cmd:"" help:"List, inspect and lock the plugins on this machine; see and reload those of a process."`
 	Ledger    ledgerCmd    `cmd:"" help:"Read, verify, export and erase what hooks decided."`
 	Stuck     stuckCmd     `cmd:"" help:"List the runs that do not go on, why, and what to do about each."`
 	Pause     pauseCmd     `cmd:"" help:"Let no step of these runs begin, on whatever worker, until they are resumed."`

@@ -21,6 +21,7 @@ type devCmd struct {
 	listenFlags
 	modelFlags
 	gateFlags `set:"denied=memory_clear"`
+	pluginRunFlags
 	limitFlags
 	policyFlags
 	metricsFlags
@@ -33,7 +34,7 @@ const devDatabase = "agentd"
 
 // Run serves, with a Postgres of its own unless it is given one.
 func (cmd devCmd) Run(ctx context.Context, streams *std) error {
-	n := node{api: true, worker: true, models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace}
+	n := node{api: true, worker: true, models: cmd.modelFlags, plugins: cmd.pluginRunFlags, policies: cmd.policies(), grace: cmd.Grace}
 	var err error
 	if n.gates, err = cmd.gates(); err != nil {
 		return err

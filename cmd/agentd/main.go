@@ -11,9 +11,14 @@ import (
 	"log"
 	"os"
 	_ "time/tzdata" // the tools know time zones wherever the binary runs
+
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == keeperCommand {
+		os.Exit(pluginhost.Keep())
+	}
 	os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 	"github.com/seed-2ca4966b/agentd/proctest"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
 )
@@ -17,6 +18,12 @@ import (
 const asAgentd = "AGENTD_TEST_BINARY_IS_AGENTD"
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == keeperCommand {
+		os.Exit(pluginhost.Keep())
+	}
+	if len(os.Args) == 5 && os.Args[1] == testPluginRole {
+		os.Exit(bePlugin(os.Args[2], os.Args[3], os.Args[4]))
+	}
 	if os.Getenv(asAgentd) != "" {
 		proctest.DieWithParent()
 		os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr), os.Stderr))

@@ -72,6 +72,7 @@ type node struct {
 	metrics  *metrics
 	// scrapes is where /metrics is served; nil is beside the API.
 	scrapes net.Listener
+	plugins pluginRunFlags
 	// reloads asks for the hooks to be loaded again; nil never does.
 	reloads <-chan struct{}
 	// policies are as in [loop.Commands].
@@ -124,15 +125,26 @@ func (n node) run(ctx context.Context) (err error) {
 
 	inForce := &loop.Switch{}
 	n.gates.config.counters.use(log)
-	reload := &reloader{config: n.gates.config, sets: log, process: newProcess(), into: inForce, log: n.log}
-	if err := reload.load(ctx, n.gates.first, store.LoadStart); err != nil {
-		return err
-	}
 	tools, err := builtin.Tools(builtin.Surroundings{Memories: log})
 	if err != nil {
 		return err
 	}
 	tools = append(tools, extraTools...)
+	runs := &pluginRuns{}
+	plugins := newPlugins(n.plugins, runs, reservedTools(tools), n.log)
+	defer func() {
+		ctx, cancel := stopping(ctx, limit)
+		defer cancel()
+		inForce.Put(loop.InForce{}) // nobody has them any more
+		err = errors.Join(err, plugins.stop(ctx))
+	}()
+	if err := plugins.load(ctx, true); err != nil {
+		return err
+	}
+	reload := &reloader{config: n.gates.config, sets: log, process: newProcess(), into: inForce, plugins: plugins, log: n.log}
+	if err := reload.load(ctx, n.gates.first, store.LoadStart); err != nil {
+		return err
+	}
 	commands := &loop.Commands{
 		Log: log, Agents: []string{demoAgent}, Tools: map[string][]loop.Tool{demoAgent: tools}, Policies: n.policies, Switch: inForce,
 		NewID: newID, Now: time.Now, Logger: n.parts,
@@ -148,6 +160,7 @@ func (n node) run(ctx context.Context) (err error) {
 	} else {
 		mux.Handle("GET /metrics", withKey(n.key, n.metrics.handler()))
 	}
+	mux.Handle(pluginsPath, withKey(n.key, pluginDoor{plugins: plugins, local: n.key == ""}))
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
 	if n.api {
 		mux.Handle("/", api.New(api.Config{
@@ -187,6 +200,7 @@ func (n node) run(ctx context.Context) (err error) {
 		engine := &loop.Engine{
 			Log: log, Agents: map[string]loop.Agent{demo.Name: demo}, Switch: inForce, NewID: newID, Now: time.Now, Logger: n.parts,
 		}
+		runs.engine.Store(engine)
 		label, _ := versionAndCommit()
 		runs, err := worker.New(worker.Config{
 			Pool: pool, Engine: engine, Commands: commands, Leases: store.NewLeases(log),

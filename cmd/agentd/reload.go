@@ -33,7 +33,12 @@ type reloader struct {
 	// process is who says so when a set is stored.
 	process store.Process
 	into    *loop.Switch
+	// plugins are asked behind the hooks of the files; nil has none.
+	plugins *plugins
 	log     *slog.Logger
+
+	// last is what was loaded last.
+	last *configured
 
 	// asker asks the hooks of the set that is in force.
 	asker *hooks.Asker
@@ -51,7 +56,12 @@ type reloader struct {
 // happens: at the start, and then whenever the files are others. The set is
 // stored before anybody is asked by it.
 func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause) error {
-	set := c.set()
+	held := heldPlugins{release: func() {}}
+	if r.plugins != nil {
+		held = r.plugins.hold()
+	}
+	asked := c.hooks.Then(held.hooks)
+	set := asked.Set().With(c.observers.Hooks()...)
 	before := ""
 	if r.asker != nil {
 		before = r.asker.HookSet
@@ -61,16 +71,18 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 		load.Files = append(load.Files, store.HookFile{Path: f.Name, SHA256: f.SHA256, Modified: f.Modified})
 	}
 	if err := r.sets.PutHookSetLoad(ctx, load); err != nil {
+		held.release()
 		return err
 	}
+	r.last = c
 	r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 	if r.asker == nil || before != set.Digest {
 		r.asker = &hooks.Asker{HookSet: set.Digest}
 	}
 	// Hooks of the same digest may have another secret.
-	r.into.Put(loop.InForce{Hooks: c.hooks, Asker: r.asker, Observers: c.observers})
-	if r.config.path != "" {
-		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(c.hooks.Set().Hooks), "observers", len(c.observed), "hook_set", set.Digest, "before", before)
+	r.into.Put(loop.InForce{Hooks: asked, Asker: r.asker, Observers: c.observers, Tools: held.tools, Unused: held.release})
+	if r.config.path != "" || held.tools != nil {
+		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(asked.Set().Hooks), "observers", len(c.observed), "hook_set", set.Digest, "before", before)
 	}
 	for _, problem := range misplaced(c.observed) {
 		r.log.Warn("the config may not be meant", "problem", problem)
@@ -118,6 +130,35 @@ func (r *reloader) take(ctx context.Context, c *configured, err error, why store
 	}
 }
 
+// loadPlugins looks for plugins again, and has what comes up be asked. An error says
+// that those before still are.
+func (r *reloader) loadPlugins(ctx context.Context) error {
+	if err := r.plugins.load(ctx, false); err != nil {
+		r.log.Error("plugins are not loaded: those before are still asked", "error", err)
+		return err
+	}
+	return r.join(ctx, true)
+}
+
+// join has the plugins be asked that are in force now. Unless it is told to, it does
+// nothing if they are asked the same as before.
+func (r *reloader) join(ctx context.Context, always bool) error {
+	if !always {
+		held := r.plugins.hold()
+		set := r.last.hooks.Then(held.hooks).Set().With(r.last.observers.Hooks()...)
+		held.release()
+		if set.Digest == r.asker.HookSet {
+			return nil
+		}
+	}
+	err := r.load(ctx, r.last, store.LoadPlugin)
+	if err != nil && ctx.Err() == nil {
+		r.log.Error("hooks of plugins are not loaded yet: those before are still asked", "error", err)
+		r.plugins.told(nil) // it is tried again
+	}
+	return err
+}
+
 // refuse tells what is wrong, a line per place.
 func (r *reloader) refuse(err error) {
 	var wrong *yamlfile.Errors
@@ -160,6 +201,13 @@ func (r *reloader) watch(ctx context.Context, reloads <-chan struct{}) {
 		defer every.Stop()
 		looks = every.C
 	}
+	var (
+		asks    <-chan chan error
+		changes <-chan struct{}
+	)
+	if r.plugins != nil {
+		asks, changes = r.plugins.reloads, r.plugins.changed
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -168,6 +216,13 @@ func (r *reloader) watch(ctx context.Context, reloads <-chan struct{}) {
 			r.look(ctx)
 		case <-reloads:
 			r.loadNow(ctx)
+			if r.plugins != nil {
+				_ = r.loadPlugins(ctx) // it has told
+			}
+		case done := <-asks:
+			done <- r.loadPlugins(ctx)
+		case <-changes:
+			_ = r.join(ctx, false) // it has told
 		}
 	}
 }

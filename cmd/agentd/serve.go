@@ -21,6 +21,7 @@ type serveCmd struct {
 	listenFlags
 	modelFlags
 	gateFlags `set:"denied="`
+	pluginRunFlags
 	limitFlags
 	policyFlags
 	metricsFlags
@@ -58,7 +59,7 @@ func (cmd serveCmd) Run(ctx context.Context, streams *std) error {
 	}
 	n := node{
 		api: slices.Contains(cmd.Roles, roleAPI), worker: slices.Contains(cmd.Roles, roleWorker),
-		models: cmd.modelFlags, policies: cmd.policies(), grace: cmd.Grace, lease: cmd.Lease, window: cmd.CommitWindow, log: log, parts: log,
+		models: cmd.modelFlags, plugins: cmd.pluginRunFlags, policies: cmd.policies(), grace: cmd.Grace, lease: cmd.Lease, window: cmd.CommitWindow, log: log, parts: log,
 	}
 	if n.gates, err = cmd.gates(); err != nil {
 		return err

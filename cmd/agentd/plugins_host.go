@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+	"github.com/seed-2ca4966b/agentd/loop"
+	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
+	"github.com/seed-2ca4966b/agentd/loop/tool/plugin"
+)
+
+// pluginFlags say where plugins are.
+type pluginFlags struct {
+	PluginDir         string `env:"AGENTD_PLUGIN_DIR" placeholder:"DIR" help:"Look for plugins here, then in ~/.agentd/plugins, then in ./.agentd/plugins; a later one of the same name is the one that is taken."`
+	RequirePluginLock bool   `env:"AGENTD_REQUIRE_PLUGIN_LOCK" help:"Start no plugin that is not in a plugins.lock."`
+}
+
+// pluginRunFlags say how they are run.
+type pluginRunFlags struct {
+	pluginFlags
+	PluginRunDir string `env:"AGENTD_PLUGIN_RUN_DIR" placeholder:"DIR" help:"Keep what plugins are run from here: a short path, which is made if it is not there, and where programs can be executed. Without it a directory in that for temporary files."`
+}
+
+// dirs are those where plugins are looked for, in order.
+func (f pluginFlags) dirs() []string {
+	own := filepath.Join(".agentd", "plugins")
+	var dirs []string
+	if f.PluginDir != "" {
+		dirs = append(dirs, f.PluginDir)
+	}
+	if home, err := os.UserHomeDir(); err == nil {
+		dirs = append(dirs, filepath.Join(home, own))
+	}
+	return append(dirs, own)
+}
+
+func (f pluginRunFlags) runDir() string {
+	if f.PluginRunDir != "" {
+		return f.PluginRunDir
+	}
+	return filepath.Join(os.TempDir(), "agentd-plugins-"+strconv.Itoa(os.Getuid()))
+}
+
+// keeperCommand is the command that makes this binary the keeper of a plugin's
+// process. It is none of those that people type.
+const keeperCommand = "plugin-keeper"
+
+// keeper is the command line of one: of this very binary, also if another one has
+// taken its place on disk.
+func keeper() ([]string, error) {
+	if runtime.GOOS == "linux" {
+		return []string{"/proc/self/exe", keeperCommand}, nil
+	}
+	self, err := os.Executable()
+	return []string{self, keeperCommand}, err
+}
+
+// reservedTools are names that no plugin's tool may have.
+func reservedTools(own []loop.Tool) []string {
+	names := []string{"ping", "memory_*"}
+	for _, t := range own {
+		names = append(names, t.Spec().Name)
+	}
+	return names
+}
+
+// plugins are those of a process. Load and stop are for one goroutine at a time; the
+// others may be called from several.
+type plugins struct {
+	flags pluginRunFlags
+	log   *slog.Logger
+	// runs answers what plugins ask about runs.
+	runs pluginhost.Runs
+	// reserved are names that their tools do not have.
+	reserved []string
+	// changed has a value if the hooks of plugins may be other ones than before.
+	changed chan struct{}
+	// reloads asks the goroutine that loads hooks to load the plugins again.
+	reloads chan chan error
+
+	mu      sync.Mutex
+	service *pluginhost.Service
+	// host is nil as long as there was no plugin.
+	host     *pluginhost.Host
+	problems []pluginhost.Problem
+	// callers are those of the generations that somebody has, by their number.
+	caller     *pluginhost.Caller
+	generation int
+}
+
+func newPlugins(flags pluginRunFlags, runs pluginhost.Runs, reserved []string, log *slog.Logger) *plugins {
+	return &plugins{flags: flags, runs: runs, reserved: reserved, log: log, changed: make(chan struct{}, 1), reloads: make(chan chan error)}
+}
+
+// load looks for plugins and loads what there is. At the start those that do not come
+// up are down; later nothing changes then, and the error says why.
+func (p *plugins) load(ctx context.Context, first bool) error {
+	bundles, problems := pluginhost.Discover(p.flags.dirs())
+	for _, problem := range problems {
+		p.log.Warn("something is odd about plugins", "problem", problem.Text, "plugin", problem.ID, "path", problem.Path)
+	}
+	p.mu.Lock()
+	p.problems = problems
+	host := p.host
+	p.mu.Unlock()
+	if host == nil {
+		if len(bundles) == 0 {
+			return nil
+		}
+		var err error
+		if host, err = p.start(); err != nil {
+			return err
+		}
+		first = true
+	}
+	if first {
+		if err := host.Start(ctx, bundles); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			p.log.Error("plugins are down: gates are closed where they would be asked", "error", err)
+		}
+		return nil
+	}
+	return host.Reload(ctx, bundles)
+}
+
+// start makes the host.
+func (p *plugins) start() (*pluginhost.Host, error) {
+	command, err := keeper()
+	if err != nil {
+		return nil, fmt.Errorf("plugins: %w", err)
+	}
+	label, _ := versionAndCommit()
+	service := pluginhost.NewService(pluginhost.ServiceConfig{
+		Runs: p.runs, Version: label, Reserved: p.reserved, CompileSchema: builtin.CompileSchema, Log: p.log,
+	})
+	host, err := pluginhost.New(pluginhost.Config{
+		Dir: p.flags.runDir(), Keeper: command, Log: p.log, RequireLock: p.flags.RequirePluginLock,
+		Greet: service.Greet, Gone: service.Gone, Changed: p.told,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("plugins: %w", err)
+	}
+	if err := service.Start(host.SocketDir()); err != nil {
+		_ = host.Close(context.Background()) // it has nothing yet
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.host, p.service = host, service
+	return host, nil
+}
+
+// told is called when the status of a plugin changes.
+func (p *plugins) told(*pluginhost.Plugin) {
+	select {
+	case p.changed <- struct{}{}:
+	default:
+	}
+}
+
+// heldPlugins are the plugins of the generation that is in force, for as long as somebody
+// has them.
+type heldPlugins struct {
+	hooks   hooks.Hooks
+	tools   func() []loop.Tool
+	release func()
+}
+
+// hold returns those that are in force, which are there until they are released.
+func (p *plugins) hold() heldPlugins {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.host == nil {
+		return heldPlugins{release: func() {}}
+	}
+	g := p.host.Acquire()
+	if g == nil {
+		return heldPlugins{release: func() {}}
+	}
+	// One caller per generation: it bounds the calls of its plugins.
+	if p.caller == nil || p.generation != g.Number() {
+		p.caller, p.generation = p.service.Caller(g), g.Number()
+	}
+	return heldPlugins{hooks: p.caller.Hooks(), tools: plugin.Tools(p.caller, p.log), release: g.Release}
+}
+
+// stop ends the plugins: gently, as long as ctx lasts.
+func (p *plugins) stop(ctx context.Context) error {
+	p.mu.Lock()
+	host, service := p.host, p.service
+	p.mu.Unlock()
+	if host == nil {
+		return nil
+	}
+	err := host.Close(ctx)
+	service.Stop()
+	return err
+}
+
+// listedPlugin is a plugin for people and programs.
+type listedPlugin struct {
+	ID      string   `json:"id"`
+	Version string   `json:"version"`
+	Digest  string   `json:"digest,omitempty"`
+	Path    string   `json:"path,omitempty"`
+	State   string   `json:"state"`
+	Reason  string   `json:"reason,omitempty"`
+	Health  string   `json:"health,omitempty"`
+	PID     int      `json:"pid,omitempty"`
+	Starts  int      `json:"starts,omitempty"`
+	Deaths  int      `json:"deaths,omitempty"`
+	Gates   []string `json:"gates,omitempty"`
+	Tools   []string `json:"tools,omitempty"`
+}
+
+// pluginReport is what a process says of its plugins.
+type pluginReport struct {
+	Generation int            `json:"generation"`
+	Plugins    []listedPlugin `json:"plugins"`
+	Problems   []string       `json:"problems,omitempty"`
+	// Error is why nothing was loaded.
+	Error string `json:"error,omitempty"`
+}
+
+// report tells of the generation that is in force.
+func (p *plugins) report() pluginReport {
+	p.mu.Lock()
+	host, service, out := p.host, p.service, pluginReport{Plugins: []listedPlugin{}}
+	for _, problem := range p.problems {
+		out.Problems = append(out.Problems, problem.String())
+	}
+	p.mu.Unlock()
+	if host == nil {
+		return out
+	}
+	g := host.Acquire()
+	if g == nil {
+		return out
+	}
+	defer g.Release()
+	out.Generation = g.Number()
+	caller := service.Caller(g)
+	tools := caller.Tools()
+	for _, one := range g.Plugins() {
+		s := one.Status()
+		l := listedPlugin{
+			ID: one.ID(), Version: one.Version(), Digest: one.Digest(), Path: one.Bundle().Path, State: string(s.State), Reason: s.Reason,
+			Health: s.Health, PID: s.PID, Starts: s.Starts, Deaths: s.Deaths,
+		}
+		for _, r := range caller.Only(one).Set().Hooks {
+			l.Gates = append(l.Gates, string(r.Gate))
+		}
+		l.Gates = slices.Compact(l.Gates)
+		for _, t := range tools {
+			if t.Plugin() == one.ID() {
+				l.Tools = append(l.Tools, t.Name)
+			}
+		}
+		out.Plugins = append(out.Plugins, l)
+	}
+	return out
+}

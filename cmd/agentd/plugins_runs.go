@@ -1,0 +1,42 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+	"github.com/seed-2ca4966b/agentd/loop"
+)
+
+// pluginRuns are the runs of this process's worker, for plugins. Without a worker there
+// are none.
+type pluginRuns struct{ engine atomic.Pointer[loop.Engine] }
+
+var _ pluginhost.Runs = (*pluginRuns)(nil)
+
+func (p *pluginRuns) view(ctx context.Context, run hooks.RunRef) (loop.RunView, error) {
+	engine := p.engine.Load()
+	if engine == nil {
+		return loop.RunView{}, pluginhost.ErrNoSuchRun
+	}
+	v, err := engine.View(ctx, run.TenantID, run.SessionID, run.RunID)
+	if errors.Is(err, loop.ErrNotFound) {
+		return v, fmt.Errorf("%w: %w", pluginhost.ErrNoSuchRun, err)
+	}
+	return v, err
+}
+
+// ActiveTools implements pluginhost.Runs.
+func (p *pluginRuns) ActiveTools(ctx context.Context, run hooks.RunRef) ([]string, error) {
+	v, err := p.view(ctx, run)
+	return v.Tools, err
+}
+
+// SystemPrompt implements pluginhost.Runs.
+func (p *pluginRuns) SystemPrompt(ctx context.Context, run hooks.RunRef) (string, error) {
+	v, err := p.view(ctx, run)
+	return v.System, err
+}
