@@ -63,7 +63,7 @@ FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSes
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded
 FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
-FULL_SIZE := $(FULL_SIZE)|TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestAPluginThatDoesNotStartSaysWhy
+FULL_SIZE := $(FULL_SIZE)|TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestAPluginThatDoesNotStartSaysWhy|TestPluginsAreReplacedUnderRuns
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
