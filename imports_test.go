@@ -39,16 +39,20 @@ var importRules = []importRule{
 		from: []string{"hooks/stream", "hooks/webhook/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks"},
 	},
 	{
-		name: "hooks/stream/builtin imports only hooks, hooks/stream, hooks/pattern and the standard library",
-		from: []string{"hooks/stream/builtin/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/stream", "hooks/pattern"},
+		name: "hooks/stream/builtin imports only hooks, hooks/stream, hooks/pattern, hooks/setting and the standard library",
+		from: []string{"hooks/stream/builtin/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/stream", "hooks/pattern", "hooks/setting"},
 	},
 	{
 		name: "hooks/pattern imports only the standard library",
 		from: []string{"hooks/pattern/..."}, deny: []string{"...", "ext:*"},
 	},
 	{
-		name: "hooks/guard imports only hooks, hooks/pattern and the standard library",
-		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/pattern"},
+		name: "hooks/setting imports only hooks/pattern and the standard library",
+		from: []string{"hooks/setting/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks/pattern"},
+	},
+	{
+		name: "hooks/guard imports only hooks, hooks/pattern, hooks/setting and the standard library",
+		from: []string{"hooks/guard/..."}, deny: []string{"...", "ext:*"}, allow: []string{"hooks", "hooks/pattern", "hooks/setting"},
 	},
 	{
 		name: "hooks/observe imports only hooks and the standard library",
@@ -81,9 +85,11 @@ var importRules = []importRule{
 		from: []string{"hooks/plugin/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/plugin/..."},
 	},
 	{
-		// Manifests are strict as every file that people write is.
-		name: "hooks/pluginhost imports only hooks, hooks/plugin and hooks/yamlfile",
-		from: []string{"hooks/pluginhost/..."}, deny: []string{"..."}, allow: []string{"hooks", "hooks/plugin/...", "hooks/yamlfile"},
+		// Manifests are strict as every file that people write is, and stream rules are
+		// carried out by the observers that agentd brings along.
+		name: "hooks/pluginhost imports only hooks, hooks/plugin, hooks/setting, hooks/stream and hooks/yamlfile",
+		from: []string{"hooks/pluginhost/..."}, deny: []string{"..."},
+		allow: []string{"hooks", "hooks/plugin/...", "hooks/setting", "hooks/stream/...", "hooks/yamlfile"},
 	},
 	{
 		name: "loop imports only hooks, hooks/stream and loop/event",
@@ -168,13 +174,14 @@ const (
 // families are the packages whose direct children are siblings.
 var families = []string{"hooks", "loop", "loop/model", "loop/tool", "store", "api"}
 
-// sharedSibling reports what siblings may import: vocabularies, patterns, what all models
-// over HTTP do alike, how files are read, and the SDK that the plugin host serves.
+// sharedSibling reports what siblings may import: vocabularies, patterns, what configs
+// have in common, what all models over HTTP do alike, how files are read, and the SDK
+// that the plugin host serves with the observers that carry out rules of plugins.
 func sharedSibling(family, from, to string) bool {
 	switch family + "/" + to {
-	case "loop/event", "api/gen", "loop/model/wire", "hooks/pattern", "hooks/yamlfile":
+	case "loop/event", "api/gen", "loop/model/wire", "hooks/pattern", "hooks/setting", "hooks/yamlfile":
 		return true
-	case "hooks/plugin":
+	case "hooks/plugin", "hooks/stream":
 		return from == "pluginhost"
 	}
 	return false
@@ -340,7 +347,10 @@ func TestImportRules(t *testing.T) {
 		{"hooks/guard/a.go", local("hooks"), false},
 		{"hooks/guard/a.go", local("hooks/rules"), true},
 		{"hooks/guard/a.go", local("hooks/pattern"), false},
+		{"hooks/guard/a.go", local("hooks/setting"), false},
 		{"hooks/pattern/a.go", local("hooks"), true},
+		{"hooks/setting/a.go", local("hooks"), true},
+		{"hooks/stream/builtin/a.go", local("hooks/setting"), false},
 		{"hooks/guard/a.go", "github.com/google/uuid", true},
 		{"hooks/guard/a_test.go", local("hooks/rules"), false},
 		{"hooks/observe/a.go", local("hooks/stream"), true},
@@ -363,6 +373,8 @@ func TestImportRules(t *testing.T) {
 		{"hooks/plugin/a.go", local("hooks/pluginhost"), true},
 		{"hooks/pluginhost/a.go", local("hooks/plugin"), false},
 		{"hooks/pluginhost/a.go", local("hooks/yamlfile"), false},
+		{"hooks/pluginhost/a.go", local("hooks/stream/builtin"), false},
+		{"hooks/pluginhost/a.go", local("hooks/guard"), true},
 		{"hooks/pluginhost/a.go", local("hooks/rules"), true},
 		{"loop/event/a.go", local("hooks"), false},
 		{"loop/event/a.go", local("hooks/stream"), false},

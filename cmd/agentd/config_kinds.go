@@ -9,6 +9,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/guard"
 	"github.com/seed-2ca4966b/agentd/hooks/rules"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
@@ -75,7 +76,7 @@ func (g *guarding[C]) ReadYAML(f *yamlfile.File, n *yaml.Node, what string) {
 func (g *guarding[C]) register(e *hookEntry, add func(part)) {
 	// A guard that counts does so under its id and its scope.
 	h, err := g.from(g.config, e.counters, e.opts...)
-	var bad *guard.ConfigError
+	var bad *setting.Error
 	switch {
 	case errors.As(err, &bad):
 		e.errorAt(bad.Field, "%s", strings.TrimPrefix(bad.Field+": "+bad.Problem, ": "))

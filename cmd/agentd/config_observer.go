@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/hooks/stream/builtin"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
@@ -101,7 +102,7 @@ func (r *configReader) observer(n *yaml.Node) {
 		return
 	}
 	reg, err := config.registration()
-	var bad *builtin.ConfigError
+	var bad *setting.Error
 	switch {
 	case errors.As(err, &bad):
 		e.errorAt(bad.Field, "%s", strings.TrimPrefix(bad.Field+": "+bad.Problem, ": "))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/guard"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // memory counts for the examples: what was spent is more than any budget.
@@ -70,7 +71,7 @@ func TestDocsOfBuiltinsSayWhatThereIs(t *testing.T) {
 			t.Errorf("docs/builtins.md and the kind %s", kind)
 		}
 	}
-	for _, name := range guard.Patterns() {
+	for _, name := range setting.PatternNames() {
 		if !strings.Contains(string(text), "`"+name+"`") {
 			t.Errorf("docs/builtins.md does not name the pattern %s", name)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/guard"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
 
@@ -94,7 +95,7 @@ func present(list []string) []string {
 
 // problem is what is wrong with a guard's config: where it stands is the flag.
 func problem(err error) string {
-	var bad *guard.ConfigError
+	var bad *setting.Error
 	if errors.As(err, &bad) {
 		return bad.Problem
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // RequireApprovalConfig says which calls a person has to say yes to. What is
@@ -32,13 +33,13 @@ type RequireApprovalConfig struct {
 func RequireApproval(c RequireApprovalConfig, opts ...hooks.Option) (hooks.Hooks, error) {
 	const kind = "require_approval"
 	if len(c.Tools) == 0 && len(c.When) == 0 && c.During == nil {
-		return hooks.Hooks{}, badConfig(kind, "", "would ask about every call; say so with tools: [\"*\"], or give when or during")
+		return hooks.Hooks{}, setting.Errorf(kind, "", "would ask about every call; say so with tools: [\"*\"], or give when or during")
 	}
-	if err := checkGlobs(kind, "tools", c.Tools); err != nil {
+	if err := setting.CheckGlobs(kind, "tools", c.Tools); err != nil {
 		return hooks.Hooks{}, err
 	}
 	if len(c.When) > maxListed || len(c.Reason) > maxText {
-		return hooks.Hooks{}, badConfig(kind, "", "has more than %d conditions, or a reason of more than %d bytes", maxListed, maxText)
+		return hooks.Hooks{}, setting.Errorf(kind, "", "has more than %d conditions, or a reason of more than %d bytes", maxListed, maxText)
 	}
 	a := approval{config: c}
 	for i, w := range c.When {

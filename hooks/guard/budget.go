@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // BudgetConfig says what model calls may take. Tokens and Cost may both be given.
@@ -70,28 +71,28 @@ func Budget(c BudgetConfig, spending Spending, opts ...hooks.Option) (hooks.Hook
 	if c.Zone != "" && err == nil {
 		z, bad := zoneNamed(c.Zone)
 		if zone = z; bad != nil {
-			err = badConfig(kind, "zone", "%v", bad)
+			err = setting.Errorf(kind, "zone", "%v", bad)
 		}
 	}
 	switch {
 	case spending == nil:
 		return hooks.Hooks{}, errNoCounter
 	case c.Tokens < 0:
-		return hooks.Hooks{}, badConfig(kind, "tokens", "is %d; expected a number of at least 1", c.Tokens)
+		return hooks.Hooks{}, setting.Errorf(kind, "tokens", "is %d; expected a number of at least 1", c.Tokens)
 	case c.Cost < 0:
-		return hooks.Hooks{}, badConfig(kind, "cost", "is %s; expected more than 0", c.Cost)
+		return hooks.Hooks{}, setting.Errorf(kind, "cost", "is %s; expected more than 0", c.Cost)
 	case c.Tokens == 0 && c.Cost == 0:
-		return hooks.Hooks{}, badConfig(kind, "", "has no tokens and no cost; expected one of them, or both")
+		return hooks.Hooks{}, setting.Errorf(kind, "", "has no tokens and no cost; expected one of them, or both")
 	case err != nil:
 		return hooks.Hooks{}, err
 	case c.Every == "" && c.Per != PerRun && c.Per != PerSession:
-		return hooks.Hooks{}, badConfig(kind, "every", "is not given; expected hour, day, week or month: without one it is never full again")
+		return hooks.Hooks{}, setting.Errorf(kind, "every", "is not given; expected hour, day, week or month: without one it is never full again")
 	case c.Every != "" && !periods[c.Every]:
-		return hooks.Hooks{}, badConfig(kind, "every", "%q is none of hour, day, week, month", shorten(string(c.Every), maxShown))
+		return hooks.Hooks{}, setting.Errorf(kind, "every", "%q is none of hour, day, week, month", shorten(string(c.Every), maxShown))
 	case c.Every != "" && c.Per == PerRun:
-		return hooks.Hooks{}, badConfig(kind, "every", "is for what goes on; a run has one budget for all of it")
+		return hooks.Hooks{}, setting.Errorf(kind, "every", "is for what goes on; a run has one budget for all of it")
 	case c.Every == "" && c.Zone != "":
-		return hooks.Hooks{}, badConfig(kind, "zone", "is of a calendar, and there is no every")
+		return hooks.Hooks{}, setting.Errorf(kind, "zone", "is of a calendar, and there is no every")
 	}
 	b := budget{config: c, zone: zone, spending: spending}
 	opts = given(c, hooks.PhaseValidate, opts)

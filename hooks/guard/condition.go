@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pattern"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // Condition is about one argument of a call. Exactly one of the comparisons is
@@ -47,7 +48,7 @@ type condition struct {
 
 func (c Condition) compile(guard, field string) (condition, error) {
 	bad := func(f, format string, args ...any) (condition, error) {
-		return condition{}, badConfig(guard, field+f, format, args...)
+		return condition{}, setting.Errorf(guard, field+f, format, args...)
 	}
 	out := condition{about: c.Argument}
 	if !strings.HasPrefix(c.Argument, "/") || len(c.Argument) > maxText {
@@ -91,9 +92,9 @@ func (c Condition) compile(guard, field string) (condition, error) {
 			if c.Equals == nil {
 				at += fmt.Sprintf("[%d]", i)
 			}
-			return badConfig(guard, field+at, "expected a text, a number, true or false")
+			return setting.Errorf(guard, field+at, "expected a text, a number, true or false")
 		}, func() error {
-			return badConfig(guard, field+at, "has %d values; expected 1 to %d", len(wanted), maxListed)
+			return setting.Errorf(guard, field+at, "has %d values; expected 1 to %d", len(wanted), maxListed)
 		})
 	}
 	return out, nil

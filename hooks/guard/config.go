@@ -3,62 +3,17 @@ package guard
 import (
 	"encoding/json"
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 )
 
-// ConfigError says which field of a guard's config cannot be meant, and why.
-type ConfigError struct {
-	// Guard is the kind, such as deny_tools.
-	Guard string
-	// Field is its name in a configuration file, such as tools[2], "" for the
-	// config as a whole.
-	Field string
-	// Problem says what was expected.
-	Problem string
-}
-
-// Error returns the three as one line.
-func (e *ConfigError) Error() string {
-	if e.Field == "" {
-		return e.Guard + ": " + e.Problem
-	}
-	return e.Guard + ": " + e.Field + ": " + e.Problem
-}
-
-// badConfig makes a [ConfigError].
-func badConfig(guard, field, format string, args ...any) error {
-	return &ConfigError{Guard: guard, Field: field, Problem: fmt.Sprintf(format, args...)}
-}
-
 // What a config may have.
 const (
-	maxGlobs    = 100
-	maxListed   = 100
-	maxText     = 1 << 10
-	maxPatterns = 32
+	maxListed = 100
+	maxText   = 1 << 10
 )
-
-// checkGlobs refuses globs of which one is none: a guard with such a one would
-// guard less than it says.
-func checkGlobs(guard, field string, globs []string) error {
-	if len(globs) > maxGlobs {
-		return badConfig(guard, field, "has %d globs; at most %d are taken", len(globs), maxGlobs)
-	}
-	for i, g := range globs {
-		at := fmt.Sprintf("%s[%d]", field, i)
-		if g == "" || len(g) > maxText {
-			return badConfig(guard, at, "must be a glob of 1 to %d bytes, such as memory_*", maxText)
-		}
-		if _, err := path.Match(g, ""); err != nil {
-			return badConfig(guard, at, "%q is no glob, such as memory_*", g)
-		}
-	}
-	return nil
-}
 
 // oneMatches reports which of well-formed globs name matches.
 func oneMatches(globs []string, name string) (string, bool) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // DaytimeConfig is a part of the week, by the clock on a wall in a zone.
@@ -35,13 +37,13 @@ var weekdays = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
 func (c DaytimeConfig) compile(guard, field string) (daytime, error) {
 	zone, err := zoneNamed(c.Zone)
 	if err != nil {
-		return daytime{}, badConfig(guard, field+".zone", "%v", err)
+		return daytime{}, setting.Errorf(guard, field+".zone", "%v", err)
 	}
 	d := daytime{zone: zone}
 	for i, name := range c.Weekdays {
 		day := slices.Index(weekdays, name)
 		if day < 0 {
-			return daytime{}, badConfig(guard, fmt.Sprintf("%s.weekdays[%d]", field, i), "%q is none of mon, tue, wed, thu, fri, sat, sun", name)
+			return daytime{}, setting.Errorf(guard, fmt.Sprintf("%s.weekdays[%d]", field, i), "%q is none of mon, tue, wed, thu, fri, sat, sun", name)
 		}
 		d.weekdays[day] = true
 	}
@@ -57,7 +59,7 @@ func (c DaytimeConfig) compile(guard, field string) (daytime, error) {
 	}{{".from", c.From, &d.from}, {".to", c.To, &d.to}} {
 		at, err := time.Parse("15:04", t.text)
 		if err != nil || len(t.text) != len("15:04") {
-			return daytime{}, badConfig(guard, field+t.name, "%q is no time of the day such as 08:30", t.text)
+			return daytime{}, setting.Errorf(guard, field+t.name, "%q is no time of the day such as 08:30", t.text)
 		}
 		*t.minutes = at.Hour()*60 + at.Minute()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // DenyToolsConfig says which tools may not be called.
@@ -23,9 +24,9 @@ type DenyToolsConfig struct {
 func DenyTools(c DenyToolsConfig, opts ...hooks.Option) (hooks.Hooks, error) {
 	const kind = "deny_tools"
 	if len(c.Tools) == 0 {
-		return hooks.Hooks{}, badConfig(kind, "tools", "names no tool; expected globs such as memory_*")
+		return hooks.Hooks{}, setting.Errorf(kind, "tools", "names no tool; expected globs such as memory_*")
 	}
-	if err := checkGlobs(kind, "tools", c.Tools); err != nil {
+	if err := setting.CheckGlobs(kind, "tools", c.Tools); err != nil {
 		return hooks.Hooks{}, err
 	}
 	deny := func(_ context.Context, in hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // What is done about text that has markers.
@@ -68,20 +69,20 @@ func PromptInjectionMarkers(c PromptInjectionMarkersConfig, before Suspicions, o
 		return hooks.Hooks{}, err
 	}
 	if !slices.Contains([]string{"", OnMarkersAnnotate, OnMarkersWithhold, OnMarkersAsk}, c.Action) {
-		return hooks.Hooks{}, badConfig(kind, "action", "%q is none of annotate, withhold, ask", shorten(c.Action, maxShown))
+		return hooks.Hooks{}, setting.Errorf(kind, "action", "%q is none of annotate, withhold, ask", shorten(c.Action, maxShown))
 	}
 	if len(c.Phrases) > maxListed {
-		return hooks.Hooks{}, badConfig(kind, "phrases", "has %d phrases; at most %d are taken", len(c.Phrases), maxListed)
+		return hooks.Hooks{}, setting.Errorf(kind, "phrases", "has %d phrases; at most %d are taken", len(c.Phrases), maxListed)
 	}
 	for i, p := range c.Phrases {
 		folded := fold(p)
 		if folded == "" || len(p) > maxText {
-			return hooks.Hooks{}, badConfig(kind, fmt.Sprintf("phrases[%d]", i), "must have 1 to %d bytes that are seen", maxText)
+			return hooks.Hooks{}, setting.Errorf(kind, fmt.Sprintf("phrases[%d]", i), "must have 1 to %d bytes that are seen", maxText)
 		}
 		m.finder.own = append(m.finder.own, folded)
 	}
 	if len(c.Phrases) > 0 && !m.finder.markers[MarkerPhrase] {
-		return hooks.Hooks{}, badConfig(kind, "phrases", "are looked for with the marker phrase, which markers does not name")
+		return hooks.Hooks{}, setting.Errorf(kind, "phrases", "are looked for with the marker phrase, which markers does not name")
 	}
 	opts = given(c, hooks.PhaseValidate, opts)
 	pure := append(slices.Clip(opts), hooks.Pure())

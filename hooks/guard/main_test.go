@@ -8,7 +8,7 @@ import (
 	_ "time/tzdata" // zones are the same wherever the tests run
 
 	"github.com/seed-2ca4966b/agentd/hooks"
-	"github.com/seed-2ca4966b/agentd/hooks/guard"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/proctest"
 )
 
@@ -59,9 +59,9 @@ func expect(t *testing.T, what string, got, want any) {
 // refused checks that a config is refused, and for which field.
 func refused(t *testing.T, h hooks.Hooks, err error, field string) {
 	t.Helper()
-	var bad *guard.ConfigError
-	if !errors.As(err, &bad) || bad.Field != field || bad.Problem == "" || bad.Guard == "" {
-		t.Errorf("%v; want a ConfigError about %q", err, field)
+	var bad *setting.Error
+	if !errors.As(err, &bad) || bad.Field != field || bad.Problem == "" || bad.Kind == "" {
+		t.Errorf("%v; want a setting.Error about %q", err, field)
 	}
 	if len(h.Set().Hooks) > 0 {
 		t.Errorf("hooks of a config that is refused: %+v", h.Set().Hooks)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // MaxInputBytesConfig says how long a user's message may be.
@@ -19,7 +20,7 @@ type MaxInputBytesConfig struct {
 // it.
 func MaxInputBytes(c MaxInputBytesConfig, opts ...hooks.Option) (hooks.Hooks, error) {
 	if c.Bytes < 1 {
-		return hooks.Hooks{}, badConfig("max_input_bytes", "bytes", "is %d; expected a number of at least 1", c.Bytes)
+		return hooks.Hooks{}, setting.Errorf("max_input_bytes", "bytes", "is %d; expected a number of at least 1", c.Bytes)
 	}
 	limit := func(_ context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
 		if len(in.Text) <= c.Bytes {

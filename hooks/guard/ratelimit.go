@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // Per says whose limit it is: each of them has one of its own.
@@ -36,7 +37,7 @@ func checkPer(kind string, p Per, of ...Per) error {
 	for _, w := range of {
 		words = append(words, string(w))
 	}
-	return badConfig(kind, "per", "%q is none of %s", shorten(string(p), maxShown), strings.Join(words, ", "))
+	return setting.Errorf(kind, "per", "%q is none of %s", shorten(string(p), maxShown), strings.Join(words, ", "))
 }
 
 // RateLimitConfig says how many tool calls may start.
@@ -123,13 +124,13 @@ func RateLimit(c RateLimitConfig, slots Slots, opts ...hooks.Option) (hooks.Hook
 	case slots == nil:
 		return hooks.Hooks{}, errNoCounter
 	case c.Calls < 1 || c.Calls > maxCalls:
-		return hooks.Hooks{}, badConfig(kind, "calls", "is %d; expected a number from 1 to %d", c.Calls, maxCalls)
+		return hooks.Hooks{}, setting.Errorf(kind, "calls", "is %d; expected a number from 1 to %d", c.Calls, maxCalls)
 	case err != nil:
 		return hooks.Hooks{}, err
 	case c.Window == 0 && c.Per != PerRun && c.Per != PerSession:
-		return hooks.Hooks{}, badConfig(kind, "window", "is not given; expected a time such as 1h: without one nothing is ever free again")
+		return hooks.Hooks{}, setting.Errorf(kind, "window", "is not given; expected a time such as 1h: without one nothing is ever free again")
 	case c.Window != 0 && (c.Window < time.Second || c.Window > maxWindow):
-		return hooks.Hooks{}, badConfig(kind, "window", "is %s; expected a time from 1s to %s", c.Window, spell(maxWindow))
+		return hooks.Hooks{}, setting.Errorf(kind, "window", "is %s; expected a time from 1s to %s", c.Window, spell(maxWindow))
 	}
 	opts = given(c, hooks.PhaseValidate, opts)
 	l := rateLimit{config: c, slots: slots, guard: c.key(registered(id, opts))}

@@ -1,9 +1,7 @@
 package guard
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,11 +9,12 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/pattern"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 )
 
 // RedactConfig says what is taken out of texts, and where.
 type RedactConfig struct {
-	// Patterns names builtin patterns and sets of them, see [Patterns].
+	// Patterns names builtin patterns and sets of them, see [setting.PatternNames].
 	Patterns []string `json:"patterns,omitempty" yaml:"patterns"`
 	// Matching are regular expressions (RE2) of your own. None may match the
 	// empty text.
@@ -45,10 +44,11 @@ const (
 // prompt.
 func Redact(c RedactConfig, opts ...hooks.Option) (hooks.Hooks, error) {
 	const kind = "redact"
-	r, err := c.redactor(kind)
+	found, err := setting.Redaction{Patterns: c.Patterns, Matching: c.Matching, With: c.With}.Redactor(kind)
 	if err != nil {
 		return hooks.Hooks{}, err
 	}
+	r := redactor{found}
 	where, err := places(kind, "in", c.In, InMessage, InToolOutput, InContext)
 	if err != nil {
 		return hooks.Hooks{}, err
@@ -76,7 +76,7 @@ func places(guard, field string, given []string, all ...string) (map[string]bool
 	where := map[string]bool{}
 	for i, p := range given {
 		if !slices.Contains(all, p) {
-			return nil, badConfig(guard, fmt.Sprintf("%s[%d]", field, i), "%q is none of %s", p, strings.Join(all, ", "))
+			return nil, setting.Errorf(guard, fmt.Sprintf("%s[%d]", field, i), "%q is none of %s", p, strings.Join(all, ", "))
 		}
 		where[p] = true
 	}
@@ -85,40 +85,6 @@ func places(guard, field string, given []string, all ...string) (map[string]bool
 
 // redactor redacts where it was told to.
 type redactor struct{ *pattern.Redactor }
-
-func (c RedactConfig) redactor(kind string) (redactor, error) {
-	with := cmp.Or(c.With, "[redacted]")
-	switch n := len(c.Patterns) + len(c.Matching); {
-	case n == 0:
-		return redactor{}, badConfig(kind, "patterns", "names nothing to look for; expected some of %s, or matching", strings.Join(Patterns(), ", "))
-	case n > maxPatterns:
-		return redactor{}, badConfig(kind, "", "has %d patterns; at most %d are taken", n, maxPatterns)
-	case len(c.With) > maxText:
-		return redactor{}, badConfig(kind, "with", "has %d bytes; at most %d are taken", len(c.With), maxText)
-	}
-	var rules []pattern.Rule
-	for i, name := range c.Patterns {
-		named, ok := pattern.Lookup(name, with)
-		if !ok {
-			return redactor{}, badConfig(kind, fmt.Sprintf("patterns[%d]", i), "%q is none of %s", name, strings.Join(Patterns(), ", "))
-		}
-		rules = append(rules, named...)
-	}
-	builtin := len(rules)
-	for i, text := range c.Matching {
-		rules = append(rules, pattern.Rule{Name: fmt.Sprintf("matching[%d]", i), Pattern: text, With: with})
-	}
-	made, err := pattern.New(rules...)
-	var bad *pattern.RuleError
-	if errors.As(err, &bad) {
-		return redactor{}, badConfig(kind, fmt.Sprintf("matching[%d]", bad.Index-builtin), "%v", bad.Err)
-	}
-	return redactor{made}, nil
-}
-
-// Patterns names what [RedactConfig] knows: the patterns of package pattern and
-// its sets, which stand for several.
-func Patterns() []string { return append(pattern.Names(), pattern.Sets()...) }
 
 func (r redactor) message(ctx context.Context, in hooks.BeforeInput) (hooks.BeforeInputResult, error) {
 	p := r.Begin(ctx)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/hooks/stream/builtin"
 )
@@ -13,9 +14,9 @@ import (
 func refused(t *testing.T, kind, field string) func(stream.Registration, error) {
 	return func(r stream.Registration, err error) {
 		t.Helper()
-		var bad *builtin.ConfigError
-		if !errors.As(err, &bad) || bad.Observer != kind || bad.Field != field || bad.Problem == "" || r.New != nil {
-			t.Errorf("%v; want a ConfigError of %s about %q", err, kind, field)
+		var bad *setting.Error
+		if !errors.As(err, &bad) || bad.Kind != kind || bad.Field != field || bad.Problem == "" || r.New != nil {
+			t.Errorf("%v; want a setting.Error of %s about %q", err, kind, field)
 			return
 		}
 		if at := kind + ": " + field + ": "; field != "" && !strings.HasPrefix(err.Error(), at) {
@@ -31,8 +32,4 @@ func TestGlobsThatAreNoneAreRefused(t *testing.T) {
 		refused(t, kind, "tools[1]")(builtin.NormalizeToolDialect(builtin.NormalizeToolDialectConfig{Tools: tools}))
 	}
 	refused(t, kind, "tools")(builtin.NormalizeToolDialect(builtin.NormalizeToolDialectConfig{Tools: make([]string, 101)}))
-	whole := &builtin.ConfigError{Observer: "redact", Problem: "has none"}
-	if got := whole.Error(); got != "redact: has none" {
-		t.Errorf("about all of it: %q", got)
-	}
 }

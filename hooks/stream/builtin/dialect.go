@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -48,7 +49,7 @@ const (
 // that the provider makes itself, it comes behind them.
 func NormalizeToolDialect(c NormalizeToolDialectConfig) (stream.Registration, error) {
 	const kind = "normalize_tool_dialect"
-	if err := checkGlobs(kind, "tools", c.Tools); err != nil {
+	if err := setting.CheckGlobs(kind, "tools", c.Tools); err != nil {
 		return stream.Registration{}, err
 	}
 	tools := slices.Clone(c.Tools)

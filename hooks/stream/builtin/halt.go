@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -71,7 +72,7 @@ func RefusalPatterns() []string {
 func HaltOnPattern(c HaltOnPatternConfig) (stream.Registration, error) {
 	const kind = "halt_on_pattern"
 	bad := func(field, format string, args ...any) (stream.Registration, error) {
-		return stream.Registration{}, badConfig(kind, field, format, args...)
+		return stream.Registration{}, setting.Errorf(kind, field, format, args...)
 	}
 	switch {
 	case len(c.Patterns) > maxHaltPatterns:
@@ -81,14 +82,9 @@ func HaltOnPattern(c HaltOnPatternConfig) (stream.Registration, error) {
 	case len(c.Reason) > stream.MaxReason || !utf8.ValidString(c.Reason) || strings.IndexByte(c.Reason, 0) >= 0:
 		return bad("reason", "must be a text of at most %d bytes", stream.MaxReason)
 	}
-	lanes := []stream.Lane{stream.LaneText}
-	if len(c.Lanes) > 0 {
-		lanes = slices.Clone(c.Lanes)
-	}
-	for i, l := range lanes {
-		if !slices.Contains([]stream.Lane{stream.LaneText, stream.LaneReasoning, stream.LaneToolArguments}, l) {
-			return bad(fmt.Sprintf("lanes[%d]", i), "%.80q is none of text, reasoning and tool_arguments", l)
-		}
+	lanes, err := lanesOf(kind, c.Lanes, stream.LaneText)
+	if err != nil {
+		return stream.Registration{}, err
 	}
 	patterns, reason := c.Patterns, cmp.Or(c.Reason, reasonPattern)
 	if len(patterns) == 0 {
@@ -123,12 +119,6 @@ type halt struct {
 	lanes  []stream.Lane
 	reason string
 	open   map[blockName]*search
-}
-
-// blockName names a block.
-type blockName struct {
-	lane stream.Lane
-	id   string
 }
 
 // OnChunk implements [stream.Observer].

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -25,7 +26,7 @@ func Metrics(c MetricsConfig) (stream.Registration, error) {
 		c.Channel = kind
 	}
 	if !hooks.ValidName(c.Channel) {
-		return stream.Registration{}, badConfig(kind, "channel", hooks.NameRule)
+		return stream.Registration{}, setting.Errorf(kind, "channel", hooks.NameRule)
 	}
 	return stream.Registration{
 		ID: kind, Version: "1", Config: asJSON(c),

@@ -1,14 +1,14 @@
 package builtin
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pattern"
+	"github.com/seed-2ca4966b/agentd/hooks/setting"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
@@ -23,16 +23,13 @@ type RedactConfig struct {
 	Matching []string `json:"matching,omitempty" yaml:"matching"`
 	// With stands in the place of what was found; "" is [redacted].
 	With string `json:"with,omitempty" yaml:"with"`
+	// Lanes are those that are redacted; empty is all of them.
+	Lanes []stream.Lane `json:"lanes,omitempty" yaml:"lanes"`
 	// HoldBytes is how much of a block is held back at most, since it may become a
 	// match; 0, and no more than, [pattern.MaxHold]. An answer that would need more
 	// is stopped.
 	HoldBytes int `json:"hold_bytes,omitempty" yaml:"hold_bytes,positive"`
 }
-
-const (
-	maxRedactPatterns = 32
-	maxReplacement    = 256
-)
 
 // The time limits of redacting. The work grows with the bytes and with nothing
 // else, but a provider may send a megabyte of arguments as one chunk.
@@ -43,22 +40,30 @@ const (
 
 // Redact takes secrets out of answers: of the text, of reasoning, of the names and
 // ids of tool calls and of their arguments, which are redacted as JSON, and out of
-// what a provider says of errors and of the end of an answer. Where the
-// provider splits an answer makes no difference to what is left, and of what is
+// what a provider says of errors and of the end of an answer, whichever lanes are
+// configured: nobody knows of which they are. Where the provider splits an answer makes no difference to what is left, and of what is
 // found not even the beginning goes on, but for what might have been something
 // else as well: it is held back until that is known.
 //
 // An answer of which more would have to be held back is stopped, and so is one
 // with long arguments that turn out to be no JSON.
 func Redact(c RedactConfig) (stream.Registration, error) {
-	r, err := c.redactor("redact")
+	const kind = "redact"
+	r, err := setting.Redaction{Patterns: c.Patterns, Matching: c.Matching, With: c.With}.Redactor(kind)
+	if err != nil {
+		return stream.Registration{}, err
+	}
+	if c.HoldBytes < 0 || c.HoldBytes > pattern.MaxHold {
+		return stream.Registration{}, setting.Errorf(kind, "hold_bytes", "must be 1 to %d", pattern.MaxHold)
+	}
+	lanes, err := lanesOf(kind, c.Lanes, allLanes...)
 	if err != nil {
 		return stream.Registration{}, err
 	}
 	return stream.Registration{
 		ID: "redact", Version: "1", Config: asJSON(c),
 		New: func(stream.Call) stream.Observer {
-			return &redact{r: r, hold: c.HoldBytes, open: map[blockName]redacting{}}
+			return &redact{r: r, lanes: lanes, hold: c.HoldBytes, open: map[blockName]redacting{}}
 		},
 		Redacting: true, OnFailure: stream.FailStop,
 		ChunkTime: redactChunkTime, AttemptTime: redactAttemptTime,
@@ -67,46 +72,14 @@ func Redact(c RedactConfig) (stream.Registration, error) {
 	}, nil
 }
 
-func (c RedactConfig) redactor(kind string) (*pattern.Redactor, error) {
-	with := cmp.Or(c.With, "[redacted]")
-	known := strings.Join(append(pattern.Sets(), pattern.Names()...), ", ")
-	switch n := len(c.Patterns) + len(c.Matching); {
-	case n == 0:
-		return nil, badConfig(kind, "patterns", "names nothing to look for; expected some of %s, or matching", known)
-	case n > maxRedactPatterns:
-		return nil, badConfig(kind, "", "has %d patterns; at most %d are taken", n, maxRedactPatterns)
-	case len(with) > maxReplacement || !utf8.ValidString(with) || strings.IndexByte(with, 0) >= 0:
-		return nil, badConfig(kind, "with", "must be a text of at most %d bytes", maxReplacement)
-	case c.HoldBytes < 0 || c.HoldBytes > pattern.MaxHold:
-		return nil, badConfig(kind, "hold_bytes", "must be 1 to %d", pattern.MaxHold)
-	}
-	var rules []pattern.Rule
-	for i, name := range c.Patterns {
-		named, ok := pattern.Lookup(name, with)
-		if !ok {
-			return nil, badConfig(kind, fmt.Sprintf("patterns[%d]", i), "%.80q is none of %s", name, known)
-		}
-		rules = append(rules, named...)
-	}
-	builtin := len(rules)
-	for _, text := range c.Matching {
-		rules = append(rules, pattern.Rule{Name: text, Pattern: text, With: with})
-	}
-	r, err := pattern.New(rules...)
-	var bad *pattern.RuleError
-	if errors.As(err, &bad) {
-		return nil, badConfig(kind, fmt.Sprintf("matching[%d]", bad.Index-builtin), "%v", bad.Err)
-	}
-	return r, nil
-}
-
 var _ stream.Cleaner = (*redact)(nil)
 
 // redact is the observer of one attempt.
 type redact struct {
-	r    *pattern.Redactor
-	hold int
-	open map[blockName]redacting
+	r     *pattern.Redactor
+	lanes []stream.Lane
+	hold  int
+	open  map[blockName]redacting
 	// out is what came of a chunk.
 	out []byte
 }
@@ -120,6 +93,9 @@ type redacting interface {
 
 // OnChunk implements [stream.Observer].
 func (o *redact) OnChunk(c stream.Chunk) stream.Verdict {
+	if c.Kind != stream.KindFinish && !slices.Contains(o.lanes, laneOf(c)) {
+		return stream.Continue()
+	}
 	var err error
 	next := c
 	switch c.Kind {
@@ -170,10 +146,7 @@ func (o *redact) Clean(text string) (string, bool) {
 func (o *redact) OnEnd(stream.Summary) {}
 
 func (o *redact) block(c stream.Chunk) redacting {
-	name := blockName{c.Lane, c.BlockID}
-	if c.Kind == stream.KindToolCall {
-		name.lane = stream.LaneToolArguments
-	}
+	name := blockName{laneOf(c), c.BlockID}
 	b := o.open[name]
 	if b == nil {
 		if name.lane == stream.LaneToolArguments {

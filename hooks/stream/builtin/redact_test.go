@@ -326,6 +326,7 @@ func TestRedactRefusesAConfigThatCannotBeMeant(t *testing.T) {
 		"matching[1]": {Matching: []string{"a", "("}},
 		"with":        {Matching: []string{"a"}, With: strings.Repeat("x", 257)},
 		"hold_bytes":  {Matching: []string{"a"}, HoldBytes: pattern.MaxHold + 1},
+		"lanes[1]":    {Matching: []string{"a"}, Lanes: []stream.Lane{"text", "words"}},
 		"":            {Matching: make([]string, 33)},
 	} {
 		refused(t, "redact", field)(builtin.Redact(c))
@@ -333,6 +334,33 @@ func TestRedactRefusesAConfigThatCannotBeMeant(t *testing.T) {
 	r := redacting(t, builtin.RedactConfig{Patterns: []string{"email"}, HoldBytes: 9})
 	if !r.Redacting || r.OnFailure != stream.FailStop || r.Config != `{"patterns":["email"],"hold_bytes":9}` {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestOnlyTheConfiguredLanesAreRedacted(t *testing.T) {
+	t.Parallel()
+	call := stream.Chunk{Kind: stream.KindToolCall, BlockID: "3", Text: `"` + secretKey + `"`, Call: stream.CallStart{Name: secretKey}}
+	for name, c := range map[string]struct {
+		lanes []stream.Lane
+		want  string
+		name  string
+	}{
+		"all":       {nil, `[redacted]|[redacted]|"[redacted]"`, "[redacted]"},
+		"text":      {[]stream.Lane{stream.LaneText}, `[redacted]|` + secretKey + `|"` + secretKey + `"`, secretKey},
+		"arguments": {[]stream.Lane{stream.LaneToolArguments}, secretKey + `|` + secretKey + `|"[redacted]"`, "[redacted]"},
+		"two":       {[]stream.Lane{stream.LaneReasoning, stream.LaneText}, `[redacted]|[redacted]|"` + secretKey + `"`, secretKey},
+	} {
+		r := redacting(t, builtin.RedactConfig{Matching: []string{keyLike}, Lanes: c.lanes})
+		got := answerOf(t, begun(t, r), text(secretKey), inLane(stream.LaneReasoning, secretKey), call, finish(stream.FinishToolCalls))
+		said := got.texts["text 1"] + "|" + got.texts["reasoning 1"] + "|" + got.texts["tool_arguments 3"]
+		if said != c.want || len(got.calls) != 1 || got.calls[0].Name != c.name || got.stop != nil {
+			t.Errorf("%s: %s, %+v", name, said, got)
+		}
+		// What a provider says of errors is of no lane.
+		o, ok := r.New(stream.Call{}).(stream.Cleaner)
+		if clean, kept := o.Clean("refused: " + secretKey); !ok || !kept || clean != "refused: [redacted]" {
+			t.Errorf("%s: of an error %q is kept", name, clean)
+		}
 	}
 }
 
