@@ -6,7 +6,8 @@ import (
 )
 
 // FuzzSplit: wherever a text is split, and with whatever patterns, it is redacted
-// as the whole is, and what regexp finds is taken out.
+// as the whole is, what regexp finds is taken out, and what is
+// remembered makes no difference.
 func FuzzSplit(f *testing.F) {
 	for i, s := range []string{"token is key-test-0123456789abcdef bye", "abcxxd", "BEGINaKEYxEND END", "\xe2\x82key-\u017f", "a\nab b\n"} {
 		f.Add(s, uint64(i))
@@ -18,6 +19,7 @@ func FuzzSplit(f *testing.F) {
 			patterns[i] = tricky[rnd.IntN(len(tricky))]
 		}
 		checkText(t, rnd, patterns, text[:min(len(text), 1<<10)])
+		checkRemembered(t, rnd, redactor(t, "*", patterns...), text[:min(len(text), 1<<10)])
 	})
 }
 

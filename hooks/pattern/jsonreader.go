@@ -29,7 +29,7 @@ const (
 type jsonReader struct {
 	r      *Redactor
 	hold   int
-	engine *engine
+	engine engine
 	cover  cover
 	next   expects
 	levels []level
@@ -49,7 +49,7 @@ type level struct {
 }
 
 func newJSONReader(r *Redactor, hold int) *jsonReader {
-	return &jsonReader{r: r, hold: hold, engine: newEngine(r), cover: r.newCover()}
+	return &jsonReader{r: r, hold: hold, engine: newEngine(r.auto, r.programs), cover: r.newCover()}
 }
 
 func (j *jsonReader) held() int { return j.base + len(j.buf) - max(j.cover.out, j.cover.open) }
@@ -143,7 +143,7 @@ func (j *jsonReader) unit(dst, b []byte, final bool) (_ []byte, more bool) {
 
 // inText reads on in a text that is a value.
 func (j *jsonReader) inText(b []byte, final bool) (more bool) {
-	if n := j.engine.skipPlain(b); n > 0 {
+	if n := j.engine.runQuoted(b[:min(len(b), j.hold-(j.at-max(j.cover.out, j.cover.open)))]); n > 0 {
 		j.at += n
 		return false
 	}
@@ -154,7 +154,7 @@ func (j *jsonReader) inText(b []byte, final bool) (more bool) {
 	case width == 0:
 		return true
 	case r == endOfText:
-		j.engine.finish(&j.cover)
+		j.engine.finish(&j.cover, j.before())
 		j.at, j.next = j.at+width, expectComma
 	default:
 		j.take(r, width)
@@ -164,12 +164,11 @@ func (j *jsonReader) inText(b []byte, final bool) (more bool) {
 }
 
 func (j *jsonReader) take(r rune, width int) {
-	if j.engine.idle(r) {
-		j.engine.skip(r, width)
-	} else {
-		j.engine.step(&j.cover, r, width)
-	}
+	j.engine.step(&j.cover, j.before(), r, width)
 }
+
+// before is what stands before the place at which the engine is.
+func (j *jsonReader) before() []byte { return j.buf[:j.engine.pos-j.base] }
 
 // endOfText is what [jsonReader.inside] says of a quote.
 const endOfText rune = -2
@@ -220,7 +219,7 @@ func (j *jsonReader) name(dst []byte) []byte {
 		j.take(r, width)
 		b = b[width:]
 	}
-	j.engine.finish(&j.cover)
+	j.engine.finish(&j.cover, j.before())
 	changed := len(j.cover.spans) > 0
 	if changed {
 		dst = j.release(dst, j.at)
@@ -274,7 +273,7 @@ func (j *jsonReader) scalar(dst []byte) []byte {
 	for _, c := range text {
 		j.take(rune(c), 1)
 	}
-	j.engine.finish(&j.cover)
+	j.engine.finish(&j.cover, j.before())
 	if len(j.cover.spans) > 0 {
 		dst = append(j.release(append(dst, '"'), j.at), '"')
 	}

@@ -48,6 +48,23 @@ func (m *machine) reset() {
 	m.tail, m.cut = m.tail[:0], 0
 }
 
+// renumber gives families the numbers from 1 on in the order of their threads, of
+// which nothing else depends.
+func (m *machine) renumber() {
+	m.last = 0
+	var numbers []int
+	for i := range m.threads {
+		f := &m.threads[i].family
+		n := slices.Index(numbers, *f)
+		if n < 0 {
+			n = len(numbers)
+			numbers = append(numbers, *f)
+		}
+		*f = n + 1
+		m.last = len(numbers)
+	}
+}
+
 // begin is called before the first thread.
 func (m *machine) begin() {
 	if m.marks == nil {

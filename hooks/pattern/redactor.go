@@ -35,8 +35,8 @@ func (e *RuleError) Unwrap() error { return e.Err }
 type Redactor struct {
 	rules    []Rule
 	programs []*program
-	// first are the characters with which a match may begin, whatever is around.
-	first firsts
+	// auto remembers what the programs come to.
+	auto *automaton
 	// with are the replacements as they stand in a text, and quoted those in a
 	// JSON text.
 	with, quoted []string
@@ -68,6 +68,7 @@ func New(rules ...Rule) (*Redactor, error) {
 			r.add(rule, p)
 		}
 	}
+	r.auto = newAutomaton(r.programs)
 	return r, nil
 }
 
@@ -78,11 +79,6 @@ func (r *Redactor) add(rule Rule, p *program) {
 	r.with = append(r.with, rule.With)
 	q := quote(rule.With)
 	r.quoted = append(r.quoted, q[1:len(q)-1])
-	for _, first := range p.first {
-		for i, is := range first {
-			r.first[i] = r.first[i] || is
-		}
-	}
 }
 
 func (r *Redactor) newCover() cover { return cover{counts: make([]int, len(r.rules))} }

@@ -43,6 +43,7 @@ type TextStream struct {
 	hold  int
 	cover cover
 	views []view
+	one   [1]view // is where they stand if there is one
 	// buf is what came from base on.
 	buf  []byte
 	base int
@@ -51,7 +52,7 @@ type TextStream struct {
 
 // view is one way to read a text.
 type view struct {
-	*engine
+	engine
 	// unit is the character at the beginning of a text and its width; 0 if more
 	// has to be known.
 	unit func(b []byte, final bool) (rune, int)
@@ -65,16 +66,21 @@ func (r *Redactor) Text(hold int) *TextStream {
 
 func (r *Redactor) text(hold int, units ...func([]byte, bool) (rune, int)) *TextStream {
 	s := &TextStream{r: r, hold: hold, cover: r.newCover()}
+	s.views = s.one[:0]
+	auto := r.auto
+	if len(units) > 1 {
+		auto = nil // what one finds may be given out while a match of another goes on in it
+	}
 	for _, u := range units {
-		s.views = append(s.views, view{newEngine(r), u})
+		s.views = append(s.views, view{newEngine(auto, r.programs), u})
 	}
 	return s
 }
 
 func (s *TextStream) reset() {
 	s.cover.reset()
-	for _, v := range s.views {
-		v.reset(0)
+	for i := range s.views {
+		s.views[i].reset(0)
 	}
 	s.buf, s.base, s.err = s.buf[:0], 0, nil
 }
@@ -107,8 +113,9 @@ func (s *TextStream) push(dst []byte, piece string, final bool) ([]byte, error) 
 	s.buf = append(s.buf, piece...)
 	dst = s.feed(dst, final)
 	if final && s.err == nil {
-		for _, v := range s.views {
-			v.finish(&s.cover)
+		for i := range s.views {
+			v := &s.views[i]
+			v.finish(&s.cover, s.buf[:v.pos-s.base])
 		}
 	}
 	if s.err != nil {
@@ -124,22 +131,20 @@ func (s *TextStream) push(dst []byte, piece string, final bool) ([]byte, error) 
 }
 
 // feed reads as far as that is possible. Each character is read by the view that
-// is behind, so that the order does not depend on the pieces.
+// is behind, so that the order does not depend on the pieces. Nothing is read over
+// the place at which too much may be held.
 func (s *TextStream) feed(dst []byte, final bool) []byte {
 	for {
 		v := s.behind()
 		if len(s.views) == 1 {
-			v.skipIdle(s.buf[v.pos-s.base:])
+			rest := s.buf[v.pos-s.base:]
+			v.run(rest[:min(len(rest), s.hold-(v.pos-max(s.cover.out, s.cover.open)))])
 		}
 		r, width := v.unit(s.buf[v.pos-s.base:], final)
 		if width == 0 {
 			return dst
 		}
-		if v.idle(r) {
-			v.skip(r, width)
-		} else {
-			v.step(&s.cover, r, width)
-		}
+		v.step(&s.cover, s.buf[:v.pos-s.base], r, width)
 		if v.pos-max(s.cover.out, s.cover.open) > s.hold {
 			dst = s.release(dst)
 			if v.pos-s.cover.out > s.hold {
@@ -150,10 +155,10 @@ func (s *TextStream) feed(dst []byte, final bool) []byte {
 	}
 }
 
-func (s *TextStream) behind() view {
-	v := s.views[0]
-	for _, other := range s.views[1:] {
-		if other.pos < v.pos {
+func (s *TextStream) behind() *view {
+	v := &s.views[0]
+	for i := range s.views[1:] {
+		if other := &s.views[1+i]; other.pos < v.pos {
 			v = other
 		}
 	}
@@ -162,8 +167,8 @@ func (s *TextStream) behind() view {
 
 func (s *TextStream) frontier() int {
 	f := s.views[0].frontier()
-	for _, v := range s.views[1:] {
-		f = min(f, v.frontier())
+	for i := range s.views[1:] {
+		f = min(f, s.views[1+i].frontier())
 	}
 	return f
 }
