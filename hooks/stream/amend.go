@@ -1,24 +1,25 @@
 package stream
 
 // amends takes in that the observer puts to in the place of c.
-func (w *watcher) amends(c Chunk, to *Chunk) (Chunk, fate, *Failure) {
-	made, problem := w.amended(&c, to)
+func (w *watcher) amends(c, to *Chunk) *Failure {
+	made, problem := w.amended(c, to)
 	if problem != "" {
-		return c, fails, failf(outcomeMalformed, "it amended what it must not: %s", problem)
+		return failf(outcomeMalformed, "it amended what it must not: %s", problem)
 	}
-	if h := w.held.find(refOf(&c)); h != nil {
+	if h := w.held.find(refOf(c)); h != nil {
 		if made.Text != "" || made.Kind != c.Kind && made.Kind == KindToolCall {
 			w.held.release(h.blockRef)
 		} else if f := w.overdue(h, c.At); f != nil {
-			return c, fails, f
+			return f
 		}
 	}
 	w.report.Amended++
-	if made != c {
+	if made != *c {
 		w.lanes.add(c.Lane)
 		w.lanes.add(made.Lane)
 	}
-	return made, goesOn, nil
+	*c = made
+	return nil
 }
 
 // amended is the chunk that goes on if an observer puts to in the place of c, or

@@ -11,6 +11,7 @@ import (
 // Attempt asks the observers of one attempt of a model call. It belongs to the
 // goroutine that reads the provider; only Stuck may be called from another.
 type Attempt struct {
+	// now is another clock than [time.Now], nil for none.
 	now      func() time.Time
 	began    time.Time
 	watchers []watcher
@@ -20,8 +21,8 @@ type Attempt struct {
 	asked atomic.Int64
 	// at is the index of the one that was asked last.
 	at atomic.Int32
-	// last is what the clock showed last.
-	last time.Time
+	// last is how long it had been since began when the clock was last looked at.
+	last time.Duration
 
 	chunks   int
 	accepted int
@@ -91,7 +92,7 @@ func (a *Attempt) Push(c Chunk) Output {
 	if c.Kind == KindToolCall {
 		c.Lane = LaneToolArguments
 	}
-	if !a.take(c) {
+	if !a.take(&c) {
 		a.drop()
 		return Output{Stop: a.stopped}
 	}
@@ -102,7 +103,7 @@ func (a *Attempt) Push(c Chunk) Output {
 }
 
 // take asks everybody about c, and reports false if one stops the answer.
-func (a *Attempt) take(c Chunk) bool {
+func (a *Attempt) take(c *Chunk) bool {
 	if a.chunks == 1 {
 		for i := range a.watchers {
 			if w := &a.watchers[i]; w.report.Failure != nil && !a.without(i, w.report.Failure, c.At) {
@@ -187,19 +188,28 @@ func (a *Attempt) Stuck() time.Duration {
 	if since == 0 {
 		return 0
 	}
-	return max(a.now().Sub(a.began)-time.Duration(since-1), 1)
+	return max(a.elapsed()-time.Duration(since-1), 1)
 }
 
 // work notes that the observers are asked from now on.
 func (a *Attempt) work() {
-	a.last = a.now()
-	a.asked.Store(max(int64(a.last.Sub(a.began)), 0) + 1)
+	a.last = a.elapsed()
+	a.asked.Store(max(int64(a.last), 0) + 1)
+}
+
+// elapsed is how long it has been since began. That is also asked by others than the
+// goroutine that reads.
+func (a *Attempt) elapsed() time.Duration {
+	if a.now == nil {
+		return time.Since(a.began) // which is not half as long as time.Now
+	}
+	return a.now().Sub(a.began)
 }
 
 // tick is how long it is since the clock was last looked at.
 func (a *Attempt) tick() time.Duration {
-	now := a.now()
-	took := now.Sub(a.last)
+	now := a.elapsed()
+	took := now - a.last
 	a.last = now
 	return max(took, 0)
 }

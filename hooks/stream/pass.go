@@ -18,16 +18,15 @@ const (
 	fails
 )
 
-// pass hands c to the observers from the i-th on, and what is left of it out. It
-// reports false if one of them stops the answer.
-func (a *Attempt) pass(i int, c Chunk) bool {
+// pass hands c to the observers from the i-th on, who change it on its way, and what
+// is left of it out. It reports false if one of them stops the answer.
+func (a *Attempt) pass(i int, c *Chunk) bool {
 	for ; i < len(a.watchers); i++ {
 		w := &a.watchers[i]
 		if w.observer == nil {
 			continue
 		}
-		next, f, failure := a.ask(w, c)
-		switch f {
+		switch f, failure := a.ask(w, c); f {
 		case stops:
 			return false
 		case fails:
@@ -37,13 +36,12 @@ func (a *Attempt) pass(i int, c Chunk) bool {
 			continue
 		case goesOn:
 		}
-		c = next
 		w.report.BytesOut += len(c.Text)
 		if c.Kind == KindFinish && w.called && c.Finish.Reason == FinishStop {
 			c.Finish.Reason = FinishToolCalls
 		}
 	}
-	a.out = append(a.out, c)
+	a.out = append(a.out, *c)
 	return true
 }
 
@@ -53,7 +51,8 @@ func (a *Attempt) end(i int, at time.Duration) bool {
 	w := &a.watchers[i]
 	for _, ref := range w.blocks {
 		for n := 0; w.observer != nil; n++ {
-			next, f, failure := a.ask(w, Chunk{Kind: KindEnd, Lane: ref.lane, BlockID: ref.id, At: at})
+			next := Chunk{Kind: KindEnd, Lane: ref.lane, BlockID: ref.id, At: at}
+			f, failure := a.ask(w, &next)
 			if f == goesOn && n == maxGivenBack {
 				f, failure = fails, failf(outcomeMalformed, "it does not let the end of a block pass, which was sent %d times", maxGivenBack)
 			}
@@ -67,7 +66,7 @@ func (a *Attempt) end(i int, at time.Duration) bool {
 			case next.Kind == KindEnd:
 			default:
 				w.report.BytesOut += len(next.Text)
-				if !a.pass(i+1, next) {
+				if !a.pass(i+1, &next) {
 					return false
 				}
 				continue
@@ -94,7 +93,7 @@ func (a *Attempt) without(i int, f *Failure, at time.Duration) bool {
 	}
 	for _, p := range pieces {
 		w.report.BytesOut += len(p.text)
-		if !a.pass(i+1, Chunk{Kind: KindDelta, Lane: p.lane, BlockID: p.id, Text: p.text, At: at}) {
+		if !a.pass(i+1, &Chunk{Kind: KindDelta, Lane: p.lane, BlockID: p.id, Text: p.text, At: at}) {
 			return false
 		}
 	}
@@ -106,54 +105,56 @@ func failedReason(w *watcher) string {
 	return "The observer " + w.report.Registration.ID + " failed (" + w.report.Failure.Outcome + "), so the answer was stopped."
 }
 
-// ask asks one observer about c and returns what goes on of it.
-func (a *Attempt) ask(w *watcher, c Chunk) (Chunk, fate, *Failure) {
-	if f := w.enter(&c); f != nil {
-		return c, fails, f
+// ask asks one observer about c and makes of it what goes on. If it fails, c is as it
+// was.
+func (a *Attempt) ask(w *watcher, c *Chunk) (fate, *Failure) {
+	if f := w.enter(c); f != nil {
+		return fails, f
 	}
 	a.at.Store(int32(w.report.Index))
-	v, ok := a.seen(w, c)
+	var v Verdict
+	ok := a.seen(w, c, &v)
 	took := a.tick()
 	if !ok {
 		w.report.Took += took
-		return c, fails, failf(outcomePanic, "it panicked")
+		return fails, failf(outcomePanic, "it panicked")
 	}
 	if f := w.spent(took); f != nil {
-		return c, fails, f
+		return fails, f
 	}
 	var f *Failure
 	switch v.Action {
 	case "", ActionContinue:
-		f = w.lets(&c)
+		f = w.lets(c)
 	case ActionAmend:
-		return w.amends(c, &v.Chunk)
+		f = w.amends(c, &v.Chunk)
 	case ActionEmit:
 		if f = a.emits(w, &v); f == nil {
-			f = w.lets(&c)
+			f = w.lets(c)
 		}
 	case ActionThrottle:
-		if f = w.lets(&c); f == nil {
+		if f = w.lets(c); f == nil {
 			a.throttle(w, v.Pause)
 		}
 	case ActionHold:
-		if f = w.holds(&c); f == nil {
+		if f = w.holds(c); f == nil {
 			c.Text = ""
 		}
 	case ActionStop:
 		a.stop(w, v.Reason, false)
-		return c, stops, nil
+		return stops, nil
 	default:
 		f = failf(outcomeMalformed, "its action is none")
 	}
 	if f != nil {
-		return c, fails, f
+		return fails, f
 	}
-	return c, goesOn, nil
+	return goesOn, nil
 }
 
 // seen asks w, and reports false if it panicked. What it panicked with is not
 // looked at: it may hold what the observer saw.
-func (a *Attempt) seen(w *watcher, c Chunk) (v Verdict, ok bool) {
+func (a *Attempt) seen(w *watcher, c *Chunk, v *Verdict) (ok bool) {
 	defer func() {
 		// Where there is no panic, the observer has ended the goroutine, and nobody
 		// comes back from here.
@@ -161,7 +162,8 @@ func (a *Attempt) seen(w *watcher, c Chunk) (v Verdict, ok bool) {
 			a.abandoned(w)
 		}
 	}()
-	return w.observer.OnChunk(c), true
+	*v = w.observer.OnChunk(*c)
+	return true
 }
 
 // abandoned stops the answer because w has ended the goroutine that reads it,
@@ -177,6 +179,9 @@ func (a *Attempt) abandoned(w *watcher) {
 
 // lets takes in that the observer lets c pass.
 func (w *watcher) lets(c *Chunk) *Failure {
+	if len(w.held.blocks) == 0 {
+		return nil
+	}
 	h := w.held.find(refOf(c))
 	switch {
 	case h == nil:

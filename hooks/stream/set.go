@@ -11,13 +11,13 @@ import (
 // never changed and safe for concurrent use. A nil Set has none.
 type Set struct {
 	regs []Registration
-	now  func() time.Time
+	now  func() time.Time // nil is time.Now
 }
 
 // NewSet checks the registrations and joins them in their order. Its errors are
 // of type [*RegistrationError], joined if there are several.
 func NewSet(regs ...Registration) (*Set, error) {
-	s := &Set{now: time.Now}
+	s := &Set{}
 	var bad []error
 	at := map[string]int{}
 	for i, given := range regs {
@@ -78,7 +78,10 @@ func (s *Set) Begin(c Call) *Attempt {
 	if n == 0 {
 		return nil
 	}
-	a := &Attempt{now: s.now, began: s.now(), watchers: make([]watcher, 0, n)}
+	a := &Attempt{now: s.now, began: time.Now(), watchers: make([]watcher, 0, n)}
+	if s.now != nil {
+		a.began = s.now()
+	}
 	for i := range s.regs {
 		if r := &s.regs[i]; r.observes(c) {
 			a.watchers = append(a.watchers, begin(r, c, len(a.watchers)+1, n))

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
@@ -37,6 +38,8 @@ type watcher struct {
 	lanes    laneSet
 	// late counts late chunks in a row.
 	late int
+	// block is that of which it saw something last.
+	block blockRef
 	// blocks came to it, in the order in which they were opened; own are those
 	// that it opened itself, called those of them that are tool calls.
 	blocks []blockRef
@@ -95,16 +98,17 @@ func (w *watcher) enter(c *Chunk) *Failure {
 	if c.Kind == KindFinish {
 		return nil
 	}
-	ref := refOf(c)
-	for i := len(w.blocks) - 1; i >= 0; i-- {
-		if w.blocks[i] == ref {
-			return nil
-		}
+	if w.block.id == c.BlockID && w.block.lane == c.Lane && len(w.blocks) > 0 {
+		return nil
+	}
+	w.block = refOf(c)
+	if slices.Contains(w.blocks, w.block) {
+		return nil
 	}
 	if len(w.blocks) == maxBlocks {
 		return failf(outcomeOversize, "the answer has more than %d blocks", maxBlocks)
 	}
-	w.blocks = append(w.blocks, ref)
+	w.blocks = append(w.blocks, w.block)
 	return nil
 }
 

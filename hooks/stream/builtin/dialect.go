@@ -56,7 +56,7 @@ func NormalizeToolDialect(c NormalizeToolDialectConfig) (stream.Registration, er
 	return stream.Registration{
 		ID: "normalize-tool-dialect", Version: "1", Config: asJSON(c),
 		New: func(stream.Call) stream.Observer {
-			return &dialect{tools: tools, scanners: map[string]*scanner{}}
+			return &dialect{tools: tools}
 		},
 		// It holds no more than maxCallBytes. How long the rest of a call takes to
 		// come is the model's affair.
@@ -67,7 +67,7 @@ func NormalizeToolDialect(c NormalizeToolDialectConfig) (stream.Registration, er
 // dialect is the observer of one attempt.
 type dialect struct {
 	tools    []string
-	scanners map[string]*scanner // of the blocks of text that are open
+	scanners opened[*scanner] // of the blocks of text that are open
 	// queue is what was made of the text and has not gone on yet, in its order.
 	queue []piece
 	// held is how many bytes the scanners hold, calls how many were found, blocks
@@ -107,12 +107,13 @@ func (d *dialect) OnChunk(c stream.Chunk) stream.Verdict {
 func (d *dialect) OnEnd(stream.Summary) {}
 
 func (d *dialect) delta(c stream.Chunk) stream.Verdict {
-	s := d.scanners[c.BlockID]
-	if s == nil {
+	name := blockName{c.Lane, c.BlockID}
+	s, ok := d.scanners.get(name)
+	if !ok {
 		s = &scanner{in: d, source: c.BlockID, block: c.BlockID}
-		d.scanners[c.BlockID] = s
+		d.scanners.put(name, s)
 	}
-	if len(d.queue) == 0 && s.block == c.BlockID && s.try.form == nil && !strings.ContainsAny(c.Text, "<{") {
+	if len(d.queue) == 0 && s.block == c.BlockID && s.try.form == nil && strings.IndexByte(c.Text, '<') < 0 && strings.IndexByte(c.Text, '{') < 0 {
 		s.plain(c.Text)
 		s.begun = true
 		return stream.Continue()
@@ -131,9 +132,10 @@ func (d *dialect) delta(c stream.Chunk) stream.Verdict {
 
 // end gives back what is left of a block, one after the other.
 func (d *dialect) end(c stream.Chunk) stream.Verdict {
-	if s := d.scanners[c.BlockID]; s != nil {
+	name := blockName{c.Lane, c.BlockID}
+	if s, ok := d.scanners.get(name); ok {
 		s.giveUp()
-		delete(d.scanners, c.BlockID)
+		d.scanners.drop(name)
 	}
 	i := slices.IndexFunc(d.queue, func(p piece) bool { return p.source == c.BlockID })
 	if i < 0 {

@@ -168,18 +168,15 @@ func (s *scanner) write(text string) {
 func (s *scanner) plain(text string) int {
 	for i := 0; i < len(text); i++ {
 		if s.fence.at == linePlain {
-			stop := "\n<{"
-			if s.fence.mark != 0 {
-				stop = "\n"
+			from := i
+			for i < len(text) && text[i] != '\n' && (s.fence.mark != 0 || text[i] != '<' && text[i] != '{') {
+				i++
 			}
-			n := strings.IndexAny(text[i:], stop)
-			if n < 0 {
-				s.fence.last = text[len(text)-1]
-				return len(text)
-			}
-			if n > 0 {
-				i += n
+			if i > from {
 				s.fence.last = text[i-1]
+			}
+			if i == len(text) {
+				return i
 			}
 		}
 		if b := text[i]; (b == '<' || b == '{') && !s.fence.quotes() && s.in.mayCall() {

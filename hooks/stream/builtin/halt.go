@@ -108,7 +108,7 @@ func HaltOnPattern(c HaltOnPatternConfig) (stream.Registration, error) {
 	return stream.Registration{
 		ID: "halt-on-pattern", Version: "1", Config: asJSON(c),
 		New: func(stream.Call) stream.Observer {
-			return &halt{needle: n, lanes: lanes, reason: reason, open: map[blockName]*search{}}
+			return &halt{needle: n, lanes: lanes, reason: reason}
 		},
 	}, nil
 }
@@ -118,7 +118,7 @@ type halt struct {
 	needle *needle
 	lanes  []stream.Lane
 	reason string
-	open   map[blockName]*search
+	open   opened[*search]
 }
 
 // OnChunk implements [stream.Observer].
@@ -127,15 +127,15 @@ func (h *halt) OnChunk(c stream.Chunk) stream.Verdict {
 		return stream.Continue()
 	}
 	name := blockName{c.Lane, c.BlockID}
-	s := h.open[name]
-	if s == nil {
+	s, ok := h.open.get(name)
+	if !ok {
 		s = h.needle.search()
-		h.open[name] = s
+		h.open.put(name, s)
 	}
 	found := false
 	if c.Kind == stream.KindEnd {
 		found = s.end()
-		delete(h.open, name)
+		h.open.drop(name)
 	} else {
 		found = s.take(c.Text)
 	}
@@ -146,4 +146,4 @@ func (h *halt) OnChunk(c stream.Chunk) stream.Verdict {
 }
 
 // OnEnd implements [stream.Observer].
-func (h *halt) OnEnd(stream.Summary) { h.open = nil }
+func (h *halt) OnEnd(stream.Summary) { h.open = opened[*search]{} }

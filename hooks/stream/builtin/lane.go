@@ -24,15 +24,9 @@ func lanesOf(kind string, given []stream.Lane, meant ...stream.Lane) ([]stream.L
 }
 
 // laneOf is the lane of a chunk; an adapter may leave out that of a call.
-func laneOf(c stream.Chunk) stream.Lane {
+func laneOf(c *stream.Chunk) stream.Lane {
 	if c.Kind == stream.KindToolCall {
 		return stream.LaneToolArguments
 	}
 	return c.Lane
-}
-
-// blockName names a block.
-type blockName struct {
-	lane stream.Lane
-	id   string
 }

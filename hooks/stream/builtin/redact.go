@@ -63,7 +63,7 @@ func Redact(c RedactConfig) (stream.Registration, error) {
 	return stream.Registration{
 		ID: "redact", Version: "1", Config: asJSON(c),
 		New: func(stream.Call) stream.Observer {
-			return &redact{r: r, lanes: lanes, hold: c.HoldBytes, open: map[blockName]redacting{}}
+			return &redact{r: r, lanes: lanes, hold: c.HoldBytes}
 		},
 		Redacting: true, OnFailure: stream.FailStop,
 		ChunkTime: redactChunkTime, AttemptTime: redactAttemptTime,
@@ -79,7 +79,7 @@ type redact struct {
 	r     *pattern.Redactor
 	lanes []stream.Lane
 	hold  int
-	open  map[blockName]redacting
+	open  opened[redacting]
 	// out is what came of a chunk.
 	out []byte
 }
@@ -93,14 +93,14 @@ type redacting interface {
 
 // OnChunk implements [stream.Observer].
 func (o *redact) OnChunk(c stream.Chunk) stream.Verdict {
-	if c.Kind != stream.KindFinish && !slices.Contains(o.lanes, laneOf(c)) {
+	if c.Kind != stream.KindFinish && !slices.Contains(o.lanes, laneOf(&c)) {
 		return stream.Continue()
 	}
 	var err error
-	next := c
+	call := c.Call
 	switch c.Kind {
 	case stream.KindToolCall:
-		if next.Call, err = o.call(c.Call); err != nil {
+		if call, err = o.call(c.Call); err != nil {
 			return unredacted(err)
 		}
 	case stream.KindDelta:
@@ -109,20 +109,21 @@ func (o *redact) OnChunk(c stream.Chunk) stream.Verdict {
 	default:
 		return stream.Continue()
 	}
-	block := o.block(c)
+	block := o.block(&c)
 	if o.out, err = block.Push(o.out[:0], c.Text); err != nil {
 		return unredacted(err)
 	}
-	if string(o.out) != c.Text {
-		next.Text = string(o.out)
-	}
+	sameCall := call == c.Call
 	switch {
-	case next == c:
+	case string(o.out) == c.Text && sameCall:
 		return stream.Continue()
-	case next.Text == "" && next.Call == c.Call && block.Owes():
+	case len(o.out) == 0 && sameCall && block.Owes():
 		return stream.Hold()
+	case string(o.out) != c.Text:
+		c.Text = string(o.out)
 	}
-	return stream.Amend(next)
+	c.Call = call
+	return stream.Amend(c)
 }
 
 // Clean implements [stream.Cleaner]. Of a text that was cut off, the end goes that
@@ -145,28 +146,29 @@ func (o *redact) Clean(text string) (string, bool) {
 // OnEnd implements [stream.Observer]. Nothing is left of the attempt by then.
 func (o *redact) OnEnd(stream.Summary) {}
 
-func (o *redact) block(c stream.Chunk) redacting {
+func (o *redact) block(c *stream.Chunk) redacting {
 	name := blockName{laneOf(c), c.BlockID}
-	b := o.open[name]
-	if b == nil {
-		if name.lane == stream.LaneToolArguments {
-			b = o.r.JSON(o.hold)
-		} else {
-			b = o.r.Text(o.hold)
-		}
-		o.open[name] = b
+	if b, ok := o.open.get(name); ok {
+		return b
 	}
+	var b redacting
+	if name.lane == stream.LaneToolArguments {
+		b = o.r.JSON(o.hold)
+	} else {
+		b = o.r.Text(o.hold)
+	}
+	o.open.put(name, b)
 	return b
 }
 
 // end gives back what is held of a block; the next time there is nothing.
 func (o *redact) end(c stream.Chunk) stream.Verdict {
 	name := blockName{c.Lane, c.BlockID}
-	block := o.open[name]
-	if block == nil {
+	block, ok := o.open.get(name)
+	if !ok {
 		return stream.Continue()
 	}
-	delete(o.open, name)
+	o.open.drop(name)
 	rest, err := block.End(nil)
 	switch {
 	case err != nil:

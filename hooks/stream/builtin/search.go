@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp/syntax"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pattern"
@@ -19,7 +20,41 @@ type needle struct {
 	begins [allConditions + 1][]int
 	// ascii says of each instruction which characters below utf8.RuneSelf it takes.
 	ascii [][2]uint64
+	// first says of each byte whether a match may begin with it, or with a character
+	// that is no ASCII, by what stands before it.
+	first [kinds][256]bool
 }
+
+// kind is what conditions can tell of a character.
+type kind uint8
+
+const (
+	kindNone kind = iota // there is none
+	kindLine
+	kindWord
+	kindOther
+	kinds
+)
+
+func kindOf(r rune) kind {
+	switch {
+	case r < 0:
+		return kindNone
+	case r == '\n':
+		return kindLine
+	case syntax.IsWordChar(r):
+		return kindWord
+	}
+	return kindOther
+}
+
+// asciiKinds are those of ASCII.
+var asciiKinds = func() (k [utf8.RuneSelf]kind) {
+	for i := range k {
+		k[i] = kindOf(rune(i))
+	}
+	return k
+}()
 
 // allConditions are the conditions of patterns, such as \b.
 const allConditions = syntax.EmptyBeginLine | syntax.EmptyEndLine | syntax.EmptyBeginText | syntax.EmptyEndText |
@@ -78,7 +113,25 @@ func compiled(p *syntax.Regexp, window int) *needle {
 		default: // it takes none
 		}
 	}
+	for k, before := range [kinds]rune{-1, '\n', 'a', ' '} {
+		for c := range n.first[k] {
+			n.first[k][c] = c >= utf8.RuneSelf || n.begun(before, rune(c))
+		}
+	}
 	return n
+}
+
+// begun reports whether a match may begin with r, which is ASCII, behind before.
+func (n *needle) begun(before, r rune) bool {
+	return slices.ContainsFunc(n.begins[syntax.EmptyOpContext(before, r)], func(pc int) bool { return n.takes(pc, r) })
+}
+
+// takes reports whether an instruction takes r.
+func (n *needle) takes(pc int, r rune) bool {
+	if r < utf8.RuneSelf {
+		return n.ascii[pc][r>>6]&(1<<(r&63)) != 0
+	}
+	return n.prog.Inst[pc].MatchRune(r)
 }
 
 // empty reports whether it may be found without a character.
@@ -128,7 +181,7 @@ func (s *search) take(text string) bool {
 			return true
 		}
 	}
-	for text != "" {
+	for text = s.skip(text); text != ""; text = s.skip(text) {
 		if !utf8.FullRuneInString(text) {
 			s.part = append(s.part, text...)
 			break
@@ -142,12 +195,30 @@ func (s *search) take(text string) bool {
 	return s.settled()
 }
 
+// skip takes in what a match can neither begin with nor go on with, and returns the
+// rest.
+func (s *search) skip(text string) string {
+	if len(s.threads) > 0 {
+		return text
+	}
+	k, i := kindOf(s.prev), 0
+	for i < len(text) && !s.n.first[k][text[i]] {
+		k = asciiKinds[text[i]]
+		i++
+	}
+	if i > 0 {
+		s.prev = rune(text[i-1])
+		s.at += i
+	}
+	return text[i:]
+}
+
 // end takes in that there is no more text.
 func (s *search) end() bool {
 	if s.drain(true) {
 		return true
 	}
-	return s.met(syntax.EmptyOpContext(s.prev, -1))
+	return len(s.threads) > 0 && s.met(syntax.EmptyOpContext(s.prev, -1))
 }
 
 // drain takes in the characters that have become whole, or all bytes there are.
@@ -183,14 +254,16 @@ func (s *search) next(r rune, size int) bool {
 
 // through goes on with t behind r, if the instruction takes it.
 func (s *search) through(t thread, r rune) {
-	in := &s.n.prog.Inst[t.pc]
-	if r < utf8.RuneSelf && s.n.ascii[t.pc][r>>6]&(1<<(r&63)) != 0 || r >= utf8.RuneSelf && in.MatchRune(r) {
-		s.threads = append(s.threads, thread{int(in.Out), t.start})
+	if s.n.takes(t.pc, r) {
+		s.threads = append(s.threads, thread{int(s.n.prog.Inst[t.pc].Out), t.start})
 	}
 }
 
 // settled reports whether the needle is found whatever comes next.
 func (s *search) settled() bool {
+	if len(s.threads) == 0 {
+		return false
+	}
 	var conditions syntax.EmptyOp
 	if s.prev == '\n' {
 		conditions = syntax.EmptyBeginLine
