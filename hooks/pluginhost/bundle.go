@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"hash"
 	"io"
@@ -70,6 +71,28 @@ func owned(name string, info fs.FileInfo) error {
 		return fmt.Errorf("%s may be written by everybody: chmod o-w", name)
 	case mode&0o020 != 0 && stat.Gid != stat.Uid:
 		return fmt.Errorf("%s may be written by group %d: chmod g-w", name, stat.Gid)
+	}
+	return nil
+}
+
+// program says whether there is something to execute.
+func (b Bundle) program() error {
+	root, err := os.OpenRoot(b.Path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	info, err := root.Stat(filepath.FromSlash(b.Exec))
+	name := filepath.Join(b.Path, filepath.FromSlash(b.Exec))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no program %s", name)
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no program", name)
+	case info.Mode()&0o111 == 0:
+		return fmt.Errorf("%s may not be executed: chmod +x", name)
 	}
 	return nil
 }

@@ -139,5 +139,8 @@ func (b Bundle) Check(required bool) error {
 	if err != nil {
 		return err
 	}
-	return b.pinned(sum, required)
+	if err := b.pinned(sum, required); err != nil {
+		return err
+	}
+	return b.program()
 }

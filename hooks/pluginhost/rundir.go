@@ -37,8 +37,8 @@ func openRunDir(base string, wait time.Duration, log *slog.Logger) (*runDir, err
 	if err != nil {
 		return nil, err
 	}
-	if len(base) > maxRunDir {
-		return nil, fmt.Errorf("%s is longer than %d bytes, and the paths of sockets are limited", base, maxRunDir)
+	if err := short(base); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(base, 0o700); err != nil {
 		return nil, err
