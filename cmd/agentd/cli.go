@@ -27,6 +27,7 @@ type cli struct {
 	Drain     drainCmd     `cmd:"" help:"Have workers hand back their runs and take no more, without reaching their hosts."`
 	Psql      psqlCmd      `cmd:"" help:"Ask the database in SQL, with psql if it is installed."`
 	Verify    verifyCmd    `cmd:"" help:"Fold the log of every session and compare it with the tables; check the chain of the ledger."`
+	Doctor    doctorCmd    `cmd:"" help:"Look at all that agentd needs, the config, the database, plugins, and say what is wrong and what to do. It changes nothing."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 

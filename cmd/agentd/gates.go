@@ -68,15 +68,20 @@ func (f gateFlags) gates() (gates, error) {
 	if g.first, err = g.config.read(); err != nil {
 		return gates{}, badConfig(err)
 	}
+	g.permissions, err = f.permissions()
+	return g, err
+}
+
+func (f gateFlags) permissions() (all []loop.Permission, err error) {
 	for _, rule := range present(f.ToolPermissions) {
 		glob, mode, _ := strings.Cut(rule, "=")
 		p := loop.Permission{Tools: strings.TrimSpace(glob), Mode: loop.PermissionMode(strings.TrimSpace(mode))}
 		if _, err := path.Match(p.Tools, ""); err != nil || p.Tools == "" || !slices.Contains(modes, p.Mode) {
-			return gates{}, badFlag("--tool-permissions", "%q is none: give a glob, = and allow, ask or deny, such as memory_*=ask", rule)
+			return nil, badFlag("--tool-permissions", "%q is none: give a glob, = and allow, ask or deny, such as memory_*=ask", rule)
 		}
-		g.permissions = append(g.permissions, p)
+		all = append(all, p)
 	}
-	return g, nil
+	return all, nil
 }
 
 var modes = []loop.PermissionMode{loop.PermissionAllow, loop.PermissionAsk, loop.PermissionDeny}

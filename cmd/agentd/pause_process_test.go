@@ -217,6 +217,7 @@ func TestStuckSaysWhatToDo(t *testing.T) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
+	examined(t, databaseFlags{DatabaseURL: db.URL}).expect(t, checkWarn, "runs", "1 run, stuck: 1 no_worker; 0 workers are alive")
 	if code, out, said := ask(t, "pause", "--all"); code != 0 || !strings.Contains(out, "it covers 1 queued") {
 		t.Fatalf("exit code %d, printed %s, said %s", code, out, said)
 	}

@@ -194,35 +194,44 @@ const reloadPatience = 2 * time.Minute
 
 func (s pluginServer) ask(ctx context.Context, streams *std, method string) error {
 	return untilSignal(ctx, func(ctx context.Context) error {
-		key, err := s.key()
+		body, err := s.fetch(ctx, method)
 		if err != nil {
 			return err
 		}
-		ctx, cancel := context.WithTimeout(ctx, reloadPatience)
-		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(s.URL, "/")+pluginsPath, nil)
-		if err != nil {
-			return fmt.Errorf("%q is no server to talk to: give --url or AGENTD_URL something like http://127.0.0.1:8080", s.URL)
-		}
-		r.Header.Set("Content-Type", jsonType)
-		if key != "" {
-			r.Header.Set("Authorization", "Bearer "+key)
-		}
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", s.URL, err)
-		}
-		defer answer.Body.Close()
-		const maxReport = 16 << 20
-		body, err := io.ReadAll(io.LimitReader(answer.Body, maxReport))
-		if err != nil {
-			return fmt.Errorf("ask %s: %w", s.URL, err)
-		}
-		if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusConflict {
-			return fmt.Errorf("%s answers %s: %s", s.URL, answer.Status, oneLine(string(body), 200))
-		}
 		return s.print(streams, body)
 	})
+}
+
+// fetch returns what the process answers: a [pluginReport] as JSON.
+func (s pluginServer) fetch(ctx context.Context, method string) ([]byte, error) {
+	key, err := s.key()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, reloadPatience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(s.URL, "/")+pluginsPath, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no server to talk to: give --url or AGENTD_URL something like http://127.0.0.1:8080", s.URL)
+	}
+	r.Header.Set("Content-Type", jsonType)
+	if key != "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", s.URL, err)
+	}
+	defer answer.Body.Close()
+	const maxReport = 16 << 20
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxReport))
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", s.URL, err)
+	}
+	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusConflict {
+		return nil, fmt.Errorf("%s answers %s: %s", s.URL, answer.Status, oneLine(string(body), 200))
+	}
+	return body, nil
 }
 
 func (s pluginServer) print(streams *std, body []byte) error {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
@@ -210,18 +211,20 @@ func (p *plugins) stop(ctx context.Context) error {
 
 // listedPlugin is a plugin for people and programs.
 type listedPlugin struct {
-	ID      string   `json:"id"`
-	Version string   `json:"version"`
-	Digest  string   `json:"digest,omitempty"`
-	Path    string   `json:"path,omitempty"`
-	State   string   `json:"state"`
-	Reason  string   `json:"reason,omitempty"`
-	Health  string   `json:"health,omitempty"`
-	PID     int      `json:"pid,omitempty"`
-	Starts  int      `json:"starts,omitempty"`
-	Deaths  int      `json:"deaths,omitempty"`
-	Gates   []string `json:"gates,omitempty"`
-	Tools   []string `json:"tools,omitempty"`
+	ID      string `json:"id"`
+	Version string `json:"version"`
+	Digest  string `json:"digest,omitempty"`
+	Path    string `json:"path,omitempty"`
+	State   string `json:"state"`
+	// Since is when it came into the state.
+	Since  time.Time `json:"since,omitzero"`
+	Reason string    `json:"reason,omitempty"`
+	Health string    `json:"health,omitempty"`
+	PID    int       `json:"pid,omitempty"`
+	Starts int       `json:"starts,omitempty"`
+	Deaths int       `json:"deaths,omitempty"`
+	Gates  []string  `json:"gates,omitempty"`
+	Tools  []string  `json:"tools,omitempty"`
 }
 
 // pluginReport is what a process says of its plugins.
@@ -255,7 +258,7 @@ func (p *plugins) report() pluginReport {
 	for _, one := range g.Plugins() {
 		s := one.Status()
 		l := listedPlugin{
-			ID: one.ID(), Version: one.Version(), Digest: one.Digest(), Path: one.Bundle().Path, State: string(s.State), Reason: s.Reason,
+			ID: one.ID(), Version: one.Version(), Digest: one.Digest(), Path: one.Bundle().Path, State: string(s.State), Since: s.Since, Reason: s.Reason,
 			Health: s.Health, PID: s.PID, Starts: s.Starts, Deaths: s.Deaths,
 		}
 		for _, r := range caller.Only(one).Set().Hooks {

@@ -25,7 +25,8 @@ func TestEverythingWorksBehindAPooler(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
-			f.env = append(f.env, "AGENTD_DATABASE_URL="+storetest.NewBouncer(t, f.db.URL, storetest.BouncerTransaction),
+			bouncer := storetest.NewBouncer(t, f.db.URL, storetest.BouncerTransaction)
+			f.env = append(f.env, "AGENTD_DATABASE_URL="+bouncer,
 				"AGENTD_TOOL_PERMISSIONS=pay=ask", "AGENTD_LEASE=3s")
 			if test.direct {
 				f.env = append(f.env, "AGENTD_DIRECT_DATABASE_URL="+f.db.URL)
@@ -50,6 +51,14 @@ func TestEverythingWorksBehindAPooler(t *testing.T) {
 			if refused := strings.Contains(said, "give the address of Postgres itself"); refused == test.direct || (code == 0) != test.direct {
 				t.Errorf("migrate: exit code %d, said %s", code, said)
 			}
+			d := examined(t, databaseFlags{DatabaseURL: bouncer, DirectDatabaseURL: map[bool]string{true: f.db.URL}[test.direct]})
+			if test.direct {
+				d.expect(t, checkOK, "pooler", "leads past it")
+				examined(t, databaseFlags{DatabaseURL: bouncer, DirectDatabaseURL: bouncer}).expect(t, checkFail, "pooler", "leads through a pooler in transaction mode as well")
+			} else {
+				d.expect(t, checkWarn, "pooler", "`agentd migrate` is refused")
+			}
+			d.expect(t, checkOK, "runs", "2 workers are alive")
 			f.verify(t)
 			if code, out, said := f.here(t, "stuck"); code != 0 || out != "nothing is stuck\n" {
 				t.Errorf("stuck: exit code %d, printed %q, said %q", code, out, said)
