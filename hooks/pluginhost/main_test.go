@@ -59,9 +59,13 @@ func tools() []plugin.Tool {
 			<-done
 			select {}
 		},
-		"stop":  func(string) (string, error) { return "", syscall.Kill(os.Getpid(), syscall.SIGSTOP) },
-		"hang":  func(string) (string, error) { select {} },
-		"big":   func(text string) (string, error) { n, err := strconv.Atoi(text); return strings.Repeat("x", n), err },
+		"stop": func(string) (string, error) { return "", syscall.Kill(os.Getpid(), syscall.SIGSTOP) },
+		"hang": func(string) (string, error) { select {} },
+		"big":  func(text string) (string, error) { n, err := strconv.Atoi(text); return strings.Repeat("x", n), err },
+		"fail": func(text string) (string, error) {
+			n, err := strconv.Atoi(text)
+			return "", errors.Join(err, errors.New(strings.Repeat("x", n)))
+		},
 		"print": printMuch,
 		"env":   func(string) (string, error) { return strings.Join(os.Environ(), "\n"), nil },
 		"fork":  fork,

@@ -1,11 +1,14 @@
 package pluginhost
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,6 +55,61 @@ func dup2(from, to int) error { return unix.Dup3(from, to, 0) }
 
 // children are the processes whose parent this one is.
 func children() []int {
+	var out []int
+	for _, pid := range processes() {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err != nil {
+			continue
+		}
+		// pid (name) state ppid …, and the name may hold spaces and brackets.
+		rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// socketsVariable is in the environment of a plugin, and of what it starts.
+const socketsVariable = "PLUGIN_UNIX_SOCKET_DIR="
+
+// killUsers kills the processes of this user whose sockets are to be in dir, or in a
+// directory in it, and returns when there is none. It is for what a plugin has started
+// and left to others, where its keeper, who would find it, was killed itself. Dir is
+// absolute.
+func killUsers(dir string) {
+	if !filepath.IsAbs(dir) {
+		return // everybody's would be in it
+	}
+	const tries = 100 // such a process may start others while it is looked for
+	for range tries {
+		pids := usersOf(dir)
+		if len(pids) == 0 {
+			return
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have gone
+		}
+		time.Sleep(10 * time.Millisecond) // there is no signal for their ends
+	}
+}
+
+func usersOf(dir string) []int {
+	exact, within := []byte("\x00"+socketsVariable+dir+"\x00"), []byte("\x00"+socketsVariable+dir+"/")
+	var out []int
+	for _, pid := range processes() {
+		// Of others' processes, and of those that are ending, it cannot be read.
+		environ, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+		environ = append([]byte{0}, environ...)
+		if bytes.Contains(environ, exact) || bytes.Contains(environ, within) {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// processes are all of the machine that this one sees.
+func processes() []int {
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil
@@ -60,17 +118,7 @@ func children() []int {
 	names, _ := dir.Readdirnames(-1)
 	var out []int
 	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		// pid (name) state ppid …, and the name may hold spaces and brackets.
-		rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+		if pid, err := strconv.Atoi(name); err == nil {
 			out = append(out, pid)
 		}
 	}

@@ -107,7 +107,7 @@ func (s *supervised) Start(ctx context.Context) error {
 	}
 	if err != nil {
 		s.kill()
-		_ = s.keeper.Wait() // how it has ended is no matter
+		s.reap()
 		return err
 	}
 	s.pid = first.PID
@@ -138,8 +138,19 @@ func (s *supervised) watch(reports *json.Decoder) {
 	}
 	close(s.died)
 	_ = reports.Decode(&last) // the end of the keeper
-	_ = s.keeper.Wait()
+	s.reap()
 	s.close(s.status)
+}
+
+// reap waits for the end of the keeper, and does its work where it did not come to it.
+func (s *supervised) reap() {
+	_ = s.keeper.Wait() // how it has ended is in its state
+	if !s.keeper.ProcessState.Exited() {
+		killUsers(s.sockets)
+		// Who has hidden from that may have what it prints to open without end.
+		end := time.Now().Add(deathTime)
+		_, _ = s.stdout.SetReadDeadline(end), s.stderr.SetReadDeadline(end)
+	}
 }
 
 // cause says how the plugin has ended.

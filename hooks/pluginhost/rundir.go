@@ -125,6 +125,8 @@ func sweep(base string, wait time.Duration, log *slog.Logger) error {
 			log.Warn("plugins of a host that is gone have not ended", "dir", dir)
 			continue
 		}
+		// Whoever has killed the host may have killed its keepers, too.
+		killUsers(dir)
 		if err := remove(dir); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package pluginhost_test
 
 import (
-	"bufio"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,62 +9,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 )
-
-// A host that is killed leaves nothing that runs, and nothing that the next one does
-// not clean up.
-func TestNothingOutlivesAHostThatIsKilled(t *testing.T) {
-	t.Parallel()
-	base := temp(t)
-	root, dir := filepath.Join(base, "p"), filepath.Join(base, "r")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	install(t, root, "a", "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; "+serves("a"))
-	install(t, root, "b", "(sleep 1000 &) ; "+strings.Replace(serves("b"), "exec ", "", 1))
-	for range fullSize(3, 50) {
-		host := exec.Command("/proc/self/exe", "host", dir, root)
-		host.Stderr = t.Output()
-		out, err := host.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := host.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		for range 2 {
-			if !lines.Scan() {
-				t.Fatal("the host has not started", lines.Err(), host.Wait())
-			}
-		}
-		before := len(users(t, base))
-		if before < 1+2*2+4 {
-			t.Errorf("there are %d processes", before)
-		}
-		if err := host.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		_ = host.Wait() // it was killed
-		next, err := pluginhost.New(pluginhost.Config{Dir: dir, Keeper: keeper, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Greet: greet, Limits: pluginhost.Limits{Kill: time.Minute}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		entries, err := os.ReadDir(dir)
-		if err != nil || len(entries) != 2 || filepath.Join(dir, entries[0].Name()) != filepath.Dir(next.SocketDir()) {
-			t.Errorf("left: %v, %v", entries, err)
-		}
-		if left := users(t, base); len(left) > 0 {
-			t.Errorf("still there: %v", left)
-		}
-		if err := next.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // Where host and keeper can do nothing any more the kernel does.
 func TestAPluginDoesNotOutliveItsHostAndItsKeeper(t *testing.T) {
