@@ -38,7 +38,7 @@ func (r AfterToolCallResult) answer() answer {
 }
 
 func (AfterToolCall) gate() Gate              { return GateAfterToolCall }
-func (in AfterToolCall) about() subject       { return subjectOf(in.RunRef).calling(&in.Call) }
+func (in AfterToolCall) about() subject       { return subjectOf(in.RunRef).calling(in.Call.Name) }
 func (in AfterToolCall) clone() AfterToolCall { return in }
 
 func (in AfterToolCall) barred() AfterToolCall {

@@ -71,8 +71,7 @@ func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In
 		return v, nil, nil
 	}
 	p.Gate = in.gate()
-	about := in.about()
-	chain := slices.DeleteFunc(chainOf(f), func(h *hook[In, Out]) bool { return !h.Only.covers(about) })
+	chain := covering(chainOf(f), in.about())
 	if len(chain) == 0 {
 		return v, nil, nil
 	}

@@ -25,7 +25,7 @@ func (r BeforeExecuteResult) answer() answer {
 }
 
 func (BeforeExecute) gate() Gate               { return GateBeforeExecute }
-func (in BeforeExecute) about() subject        { return subjectOf(in.RunRef).calling(&in.Call) }
+func (in BeforeExecute) about() subject        { return subjectOf(in.RunRef).calling(in.Call.Name) }
 func (in BeforeExecute) clone() BeforeExecute  { return in }
 func (in BeforeExecute) barred() BeforeExecute { return in }
 

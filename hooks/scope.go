@@ -21,7 +21,7 @@ func Only(s Scope) Option { return func(r *Registration) { r.Only = &s } }
 // Binds reports whether the hook is asked about a call of that tool in run, and
 // what it answers counts. Of a run only tenant and agent are looked at.
 func (r Registration) Binds(run RunRef, tool string) bool {
-	return !r.Shadow && r.Only.covers(subjectOf(run).calling(&ToolCall{Name: tool}))
+	return !r.Shadow && r.Only.covers(subjectOf(run).calling(tool))
 }
 
 // Covers reports whether s is about runs of that agent of that tenant; its tools
@@ -33,14 +33,15 @@ func (s *Scope) Covers(tenant, agent string) bool {
 // subject is what a scope looks at.
 type subject struct {
 	tenant, agent string
-	// tool is nil at a gate that is about no call.
-	tool *string
+	// tool is that of the call, and call false at a gate that is about none.
+	tool string
+	call bool
 }
 
 func subjectOf(r RunRef) subject { return subject{tenant: r.TenantID, agent: r.Agent} }
 
-func (s subject) calling(c *ToolCall) subject {
-	s.tool = &c.Name
+func (s subject) calling(tool string) subject {
+	s.tool, s.call = tool, true
 	return s
 }
 
@@ -51,7 +52,7 @@ func (s *Scope) covers(about subject) bool {
 		return true
 	}
 	return oneMatches(s.Tenants, about.tenant) && oneMatches(s.Agents, about.agent) &&
-		(about.tool == nil || oneMatches(s.Tools, *about.tool))
+		(!about.call || oneMatches(s.Tools, about.tool))
 }
 
 func oneMatches(globs []string, name string) bool {

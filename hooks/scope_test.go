@@ -134,3 +134,21 @@ func TestScopeCoversByTenantAndAgentWhateverItsTools(t *testing.T) {
 		}
 	}
 }
+
+// TestAHookThatIsAboutSomethingElseCostsNothing: every gate of every run passes it.
+func TestAHookThatIsAboutSomethingElseCostsNothing(t *testing.T) { //nolint:paralleltest // it counts allocations
+	other, in := hooks.Only(hooks.Scope{Tools: []string{"no_*"}}), zone("-")
+	f := hooks.Compose(
+		hooks.Named("a", "1", says(callResult{Action: hooks.ActionBlock}), other),
+		hooks.Named("b", "1", says(callResult{Action: hooks.ActionBlock}), other),
+	)
+	asker := &hooks.Asker{}
+	n := testing.AllocsPerRun(100, func() {
+		if v, ds, err := hooks.Ask(t.Context(), asker, f, hooks.Position{}, in, nil); v.Action != hooks.ActionContinue || len(ds) != 0 || err != nil {
+			t.Errorf("%s, %d decisions, %v", v.Action, len(ds), err)
+		}
+	})
+	if n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

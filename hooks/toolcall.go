@@ -32,7 +32,7 @@ func (r BeforeToolCallResult) answer() answer {
 }
 
 func (BeforeToolCall) gate() Gate                { return GateBeforeToolCall }
-func (in BeforeToolCall) about() subject         { return subjectOf(in.RunRef).calling(&in.Call) }
+func (in BeforeToolCall) about() subject         { return subjectOf(in.RunRef).calling(in.Call.Name) }
 func (in BeforeToolCall) clone() BeforeToolCall  { return in }
 func (in BeforeToolCall) barred() BeforeToolCall { return in }
 
