@@ -89,6 +89,7 @@ func Serve(c Config) error {
 func newServer(conns *conns, opts ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(
 		opts, grpc.StatsHandler(conns), grpc.MaxRecvMsgSize(wire.MaxRequest), grpc.MaxSendMsgSize(wire.MaxReply),
+		grpc.StaticStreamWindowSize(wire.StreamWindow), grpc.StaticConnWindowSize(wire.ConnWindow),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: hostPing, PermitWithoutStream: true}),
 	)...)
 }

@@ -251,6 +251,7 @@ func (p *Process) connect(address net.Addr, config *goplugin.ClientConfig) error
 	conn, err := grpc.NewClient(
 		"passthrough:plugin", grpc.WithContextDialer(dial), grpc.WithTransportCredentials(credentials.NewTLS(config.TLSConfig)),
 		grpc.WithIdleTimeout(0), grpc.WithMaxHeaderListSize(maxHeader), grpc.WithDisableServiceConfig(),
+		grpc.WithStaticStreamWindowSize(wire.StreamWindow), grpc.WithStaticConnWindowSize(wire.ConnWindow),
 		grpc.WithDefaultCallOptions(
 			grpc.ForceCodecV2(wire.Bounded()), grpc.MaxCallRecvMsgSize(wire.MaxReply), grpc.MaxCallSendMsgSize(wire.MaxRequest),
 		),

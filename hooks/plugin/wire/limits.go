@@ -38,3 +38,11 @@ func MaxAnswer(g hooks.Gate) int {
 	}
 	return text + framing
 }
+
+// What one side may have sent of a stream, and of all streams of a connection, before
+// the other has read it, in bytes. Where nobody says them gRPC finds out sizes by
+// itself, with a ping for what it reads: that is half of all writes of a small call.
+const (
+	StreamWindow = 256 << 10
+	ConnWindow   = 1 << 20
+)
