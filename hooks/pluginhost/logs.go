@@ -21,6 +21,11 @@ const (
 	// others are counted.
 	lineBurst = 200
 	lineRate  = 50
+	// readBurst bytes at once, and readRate a second, are read of what a process
+	// prints. One that prints more waits for that: reading without end takes a core of
+	// the host, and most of it is thrown away.
+	readBurst = 32 << 20
+	readRate  = 8 << 20
 )
 
 // output is what one process prints, on all its ways. It is safe for concurrent use.
@@ -34,12 +39,16 @@ type output struct {
 	// tokens is how many lines may be logged, as it was at filled.
 	tokens float64
 	filled time.Time
+	// room is how much may be read, in bytes, as it was at roomAt; less than none has to
+	// be waited for. It is real time that is waited, so now does not count.
+	room   float64
+	roomAt time.Time
 	// dropped lines, and their bytes, have not been told of yet.
 	dropped, droppedBytes int
 }
 
 func newOutput(log *slog.Logger, now func() time.Time) *output {
-	return &output{log: log, now: now, tokens: lineBurst, filled: now()}
+	return &output{log: log, now: now, tokens: lineBurst, filled: now(), room: readBurst, roomAt: time.Now()}
 }
 
 // stream is a way to print, such as stdout. Its Write has no errors.
@@ -87,6 +96,14 @@ func (o *output) line(stream string, text []byte, cut int) {
 	o.log.LogAttrs(nil, slog.LevelInfo, "plugin printed", attrs...) //nolint:staticcheck // there is no context to what a process prints
 }
 
+// spend takes bytes off what may be read. The caller holds the lock.
+func (o *output) spend(n int) time.Duration {
+	now := time.Now()
+	o.room = min(readBurst, o.room+now.Sub(o.roomAt).Seconds()*readRate) - float64(n)
+	o.roomAt = now
+	return max(0, time.Duration(-o.room/readRate*float64(time.Second)))
+}
+
 func (o *output) tellDropped() {
 	if o.dropped > 0 {
 		o.log.Warn("plugin printed more than is logged", slog.Int("lines", o.dropped), slog.Int("bytes", o.droppedBytes))
@@ -102,8 +119,14 @@ type lines struct {
 	cut    int
 }
 
-// Write implements io.Writer.
+// Write implements io.Writer. It takes as long as there has to be until more is read.
 func (l *lines) Write(b []byte) (int, error) {
+	time.Sleep(l.take(b))
+	return len(b), nil
+}
+
+// take logs what was printed, and returns how long to wait before more is read.
+func (l *lines) take(b []byte) time.Duration {
 	n, o := len(b), l.output
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -118,7 +141,7 @@ func (l *lines) Write(b []byte) (int, error) {
 		l.tell()
 		b = b[end+1:]
 	}
-	return n, nil
+	return o.spend(n)
 }
 
 func (l *lines) keep(b []byte) {

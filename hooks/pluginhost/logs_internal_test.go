@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -84,4 +85,33 @@ func TestMoreLinesThanAreLoggedAreCounted(t *testing.T) {
 		got[lineBurst+1] != `msg="plugin printed" stream=stdout line=later` || got[lineBurst+2] != `msg="plugin printed more than is logged" lines=1 bytes=4` {
 		t.Errorf("logged %d lines, the last %q", len(got), got[max(0, len(got)-3):])
 	}
+}
+
+func TestAFloodIsReadNoFasterThanItsShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, _, _ := printing()
+		out, errs := o.stream("stdout"), o.stream("stderr")
+		page, began := make([]byte, 1<<20), time.Now()
+		write := func(w io.Writer, pages int) time.Duration {
+			for range pages {
+				if n, err := w.Write(page); n != len(page) || err != nil {
+					t.Fatal(n, err)
+				}
+			}
+			return time.Since(began)
+		}
+		if took := write(out, readBurst>>20); took != 0 {
+			t.Errorf("what was printed at once took %s", took)
+		}
+		// Both ways to print have one share.
+		if took := write(errs, 3*readRate>>20); took != 3*time.Second {
+			t.Errorf("what is read in three seconds took %s", took)
+		}
+		time.Sleep(time.Hour) //nolint:forbidigo // under synctest, where time is fake
+		began = time.Now()
+		if took := write(out, readBurst>>20); took != 0 {
+			t.Errorf("later, as much took %s", took)
+		}
+	})
 }
