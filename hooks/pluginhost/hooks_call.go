@@ -65,6 +65,7 @@ func (p *called) evaluate(ctx context.Context, q *pluginv1.EvaluateRequest, limi
 	defer cancel()
 	q.DeadlineMs = max(left.Milliseconds(), 1)
 	codec := &watched{CodecV2: wire.Bounded()}
+	p.asked.Add(1)
 	a, err := pluginv1.NewPluginServiceClient(process.Conn()).Evaluate(
 		metadata.AppendToOutgoingContext(callCtx, wire.TokenKey, token), q,
 		grpc.ForceCodecV2(codec), grpc.MaxCallRecvMsgSize(limit),

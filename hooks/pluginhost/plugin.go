@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -57,6 +58,8 @@ type Plugin struct {
 	tried chan struct{}
 	err   error
 
+	asked atomic.Int64
+
 	mu      sync.Mutex
 	status  Status
 	answer  *pluginv1.BootstrapResponse
@@ -91,6 +94,10 @@ func (p *Plugin) Status() Status {
 	defer p.mu.Unlock()
 	return p.status
 }
+
+// Asked is how often its hooks were asked: how many calls of Evaluate were made to its
+// processes.
+func (p *Plugin) Asked() int64 { return p.asked.Load() }
 
 // Process is the one that is up. If there is none the error is a [hooks.Failure].
 func (p *Plugin) Process() (*Process, error) {
