@@ -12,11 +12,40 @@ type Scope struct {
 	// Tools are those of the call that the gate is about. At a gate that is
 	// about no call they leave nothing out.
 	Tools []string `json:"tools,omitempty"`
+	// And has to cover what is asked about, too; nil leaves nothing out.
+	And *Scope `json:"and,omitempty"`
 }
 
 // Only has the hook asked about what is in s, and about nothing else. Where it
 // is not asked it has no decision, and no place in the chain either.
 func Only(s Scope) Option { return func(r *Registration) { r.Only = &s } }
+
+// AlsoOnly narrows what the hook is about: s has to cover it, beside what [Only] has
+// said before. A list of s that the scope before does not have becomes its own, and
+// the others are its And; what And s has itself is not looked at.
+func AlsoOnly(s Scope) Option {
+	return func(r *Registration) {
+		var only, more Scope
+		if r.Only != nil {
+			only = *r.Only
+		}
+		only.Tenants, more.Tenants = joined(only.Tenants, s.Tenants)
+		only.Agents, more.Agents = joined(only.Agents, s.Agents)
+		only.Tools, more.Tools = joined(only.Tools, s.Tools)
+		if len(more.Tenants)+len(more.Agents)+len(more.Tools) > 0 {
+			more.And, only.And = only.And, &more
+		}
+		r.Only = &only
+	}
+}
+
+// joined is a list of a scope, and what has to be looked at beside it.
+func joined(own, more []string) (list, beside []string) {
+	if len(own) == 0 {
+		return more, nil
+	}
+	return own, more
+}
 
 // Binds reports whether the hook is asked about a call of that tool in run, and
 // what it answers counts. Of a run only tenant and agent are looked at.
@@ -52,7 +81,7 @@ func (s *Scope) covers(about subject) bool {
 		return true
 	}
 	return oneMatches(s.Tenants, about.tenant) && oneMatches(s.Agents, about.agent) &&
-		(!about.call || oneMatches(s.Tools, about.tool))
+		(!about.call || oneMatches(s.Tools, about.tool)) && s.And.covers(about)
 }
 
 func oneMatches(globs []string, name string) bool {

@@ -36,6 +36,32 @@ func TestHookIsAskedOnlyAboutItsScope(t *testing.T) {
 	}
 }
 
+// TestAScopeIsNarrowedByAnother whatever of the two has which lists, and the option may
+// be used again.
+func TestAScopeIsNarrowedByAnother(t *testing.T) {
+	t.Parallel()
+	in := zone("-")
+	in.TenantID, in.Agent = "acme", "support"
+	again := hooks.AlsoOnly(hooks.Scope{Agents: []string{"support"}, Tools: []string{"ch*"}})
+	for name, c := range map[string]struct {
+		opts  []hooks.Option
+		asked bool
+	}{
+		"of everything":            {[]hooks.Option{again}, true},
+		"of both":                  {[]hooks.Option{hooks.Only(hooks.Scope{Agents: []string{"s*"}, Tools: []string{"charge"}}), again}, true},
+		"of another tool":          {[]hooks.Option{hooks.Only(hooks.Scope{Tools: []string{"refund"}}), again}, false},
+		"to another agent":         {[]hooks.Option{hooks.Only(hooks.Scope{Agents: []string{"s*"}}), hooks.AlsoOnly(hooks.Scope{Agents: []string{"sales"}})}, false},
+		"to another tenant":        {[]hooks.Option{again, hooks.AlsoOnly(hooks.Scope{Tenants: []string{"x"}})}, false},
+		"twice, first to another":  {[]hooks.Option{again, hooks.AlsoOnly(hooks.Scope{Agents: []string{"sales"}}), hooks.AlsoOnly(hooks.Scope{Agents: []string{"*"}})}, false},
+		"twice, second to another": {[]hooks.Option{again, hooks.AlsoOnly(hooks.Scope{Agents: []string{"*"}}), hooks.AlsoOnly(hooks.Scope{Agents: []string{"sales"}})}, false},
+	} {
+		h := hooks.Named("guard", "1", says(callResult{Action: hooks.ActionBlock}), c.opts...)
+		if _, ds := ask(t, h, in); (len(ds) == 1) != c.asked {
+			t.Errorf("%s: decisions %v", name, told(ds))
+		}
+	}
+}
+
 // TestChainIsThatOfTheHooksInScope: a place that is left out would look like a
 // row that is missing.
 func TestChainIsThatOfTheHooksInScope(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 
 // configFlags name the config file.
 type configFlags struct {
-	Config string `env:"AGENTD_CONFIG" placeholder:"FILE" help:"Read hooks and rules from this file; without it from agentd.yaml in the current directory, if that is there."`
+	Config string `env:"AGENTD_CONFIG" placeholder:"FILE" help:"Read hooks, rules, observers and what is said of plugins from this file; without it from agentd.yaml in the current directory, if that is there."`
 }
 
 // defaultConfig is read if nobody names another.
@@ -66,6 +66,8 @@ type configured struct {
 	// what they are joined to.
 	observed  []observerEntry
 	observers *stream.Set
+	// plugins are what the config file says of plugins.
+	plugins pluginSettings
 	// files are those that were read, the config file first.
 	files []configFile
 }
@@ -158,7 +160,7 @@ func (r *configReader) config(path string) {
 		list(n)
 		r.add(n, r.rulesIn(path))
 	}
-	keys["hooks"], keys["observers"] = r.hooks, r.observers
+	keys["hooks"], keys["observers"], keys["plugins"] = r.hooks, r.observers, r.plugins
 	r.file.Fields(r.file.Root, "the config file", keys)
 }
 

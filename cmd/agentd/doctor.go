@@ -94,7 +94,7 @@ func (cmd doctorCmd) Run(ctx context.Context, streams *std) error {
 
 func (cmd doctorCmd) diagnose(ctx context.Context) diagnosis {
 	var d diagnosis
-	cmd.lookAtConfig(&d)
+	settings := cmd.lookAtConfig(&d)
 	cmd.lookAtSettings(&d)
 	cmd.lookAtKey(&d)
 	cmd.lookAtModel(&d)
@@ -104,7 +104,7 @@ func (cmd doctorCmd) diagnose(ctx context.Context) diagnosis {
 		look(ctx, &d)
 	}
 	within(cmd.lookAtDatabase)
-	cmd.lookAtPlugins(&d)
+	cmd.lookAtPlugins(&d, settings)
 	if cmd.URL != "" {
 		within(cmd.lookAtProcess)
 	}
@@ -127,13 +127,14 @@ func (d diagnosis) print(out io.Writer) error {
 	return err
 }
 
-// lookAtConfig reads agentd.yaml, and what it names, as at the start.
-func (cmd doctorCmd) lookAtConfig(d *diagnosis) {
+// lookAtConfig reads agentd.yaml, and what it names, as at the start. It returns what the
+// file says of plugins, if it can be read.
+func (cmd doctorCmd) lookAtConfig(d *diagnosis) pluginSettings {
 	const name = "config"
 	config, err := cmd.hookConfig()
 	if err != nil {
 		d.fail(name, "correct the flag, or its variable", "%v", err)
-		return
+		return nil
 	}
 	c, err := config.read()
 	var wrong *yamlfile.Errors
@@ -145,10 +146,10 @@ func (cmd doctorCmd) lookAtConfig(d *diagnosis) {
 		if wrong.More > 0 {
 			d.fail(name, "correct those above first", "the config is wrong in %d more places", wrong.More)
 		}
-		return
+		return nil
 	case err != nil:
 		d.fail(name, "correct the file", "%v", err)
-		return
+		return nil
 	}
 	for _, problem := range misplaced(c.observed) {
 		d.warn(name, "give the observers another order", "%s", problem)
@@ -156,9 +157,10 @@ func (cmd doctorCmd) lookAtConfig(d *diagnosis) {
 	asked := fmt.Sprintf("%s at gates, %s", count(int64(len(c.hooks.Set().Hooks)), "hook"), count(int64(len(c.observed)), "observer"))
 	if config.path == "" {
 		d.ok(name, "there is no %s in this directory: %s", defaultConfig, asked)
-		return
+		return nil
 	}
 	d.ok(name, "%s can be read: %s", config.path, asked)
+	return c.plugins
 }
 
 // lookAtSettings looks at flags and variables that a start would refuse.

@@ -17,9 +17,12 @@ import (
 )
 
 // lookAtPlugins says of each what `agentd plugins list` says. None is started.
-func (cmd doctorCmd) lookAtPlugins(d *diagnosis) {
+func (cmd doctorCmd) lookAtPlugins(d *diagnosis, settings pluginSettings) {
 	const name = "plugins"
 	bundles, problems := pluginhost.Discover(cmd.dirs())
+	for _, problem := range settings.missing(idsOf(bundles)) {
+		d.warn(name, "correct the id, or take it out", "%s", problem)
+	}
 	for _, p := range problems {
 		// What is wrong with a plugin is told with it.
 		if !slices.ContainsFunc(bundles, func(b pluginhost.Bundle) bool { return b.ID == p.ID && b.Broken != nil && b.Broken.Error() == p.Text }) {
@@ -43,20 +46,22 @@ func (cmd doctorCmd) lookAtPlugins(d *diagnosis) {
 		d.ok("plugin dir", "plugins are run from %s", cmd.runDir())
 	}
 	for _, b := range bundles {
-		cmd.lookAtPlugin(d, b)
+		cmd.lookAtPlugin(d, b, settings)
 	}
 }
 
-func (cmd doctorCmd) lookAtPlugin(d *diagnosis, b pluginhost.Bundle) {
-	p := cmd.found(b)
+func (cmd doctorCmd) lookAtPlugin(d *diagnosis, b pluginhost.Bundle, settings pluginSettings) {
+	p := cmd.found(b, settings)
 	name, at := "plugin "+p.ID, pluginName(p.ID, p.Version)+" in "+p.Path
 	err := b.Check(cmd.RequirePluginLock)
 	lock, _ := pluginhost.ReadLock(b.Root) // what is wrong with it is told by Check
 	switch {
+	case settings[b.ID].disabled:
+		d.ok(name, "it is not started: %s", p.Problem)
 	case errors.Is(err, pluginhost.ErrNotLocked):
-		d.fail(name, "look at the plugin; if it is what it should be: agentd plugins lock, then agentd plugins reload", "it would not be started, and gates are closed without it: %v", err)
+		d.fail(name, "look at the plugin; if it is what it should be: agentd plugins lock, then agentd plugins reload", "it would not be started, %s: %v", settings[b.ID].without(), err)
 	case err != nil:
-		d.fail(name, "put the plugin right (docs/plugins.md says what a bundle has), then: agentd plugins list", "it would not be started, and gates are closed without it: %v", err)
+		d.fail(name, "put the plugin right (docs/plugins.md says what a bundle has), then: agentd plugins list", "it would not be started, %s: %v", settings[b.ID].without(), err)
 	case !lock.Exists:
 		d.warn(name, "look at the plugin, then: agentd plugins lock", "%s would be started as it is: there is no %s", at, filepath.Join(b.Root, pluginhost.LockName))
 	default:

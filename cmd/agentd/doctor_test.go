@@ -295,7 +295,7 @@ func TestDoctorTellsOfPluginsAndTheirDirectories(t *testing.T) {
 	}
 	var d diagnosis
 	cmd := doctorCmd{pluginRunFlags: pluginRunFlags{pluginFlags: pluginFlags{PluginDir: dirs.plugins}, PluginRunDir: dirs.run}}
-	cmd.lookAtPlugins(&d)
+	cmd.lookAtPlugins(&d, nil)
 	d.expect(t, checkFail, "plugin missing", "there is no program "+filepath.Join(dirs.plugins, "missing", "run.sh"))
 	d.expect(t, checkFail, "plugin broken", "protocol is 2; this agentd speaks 1")
 	d.expect(t, checkFail, "plugin open", "run.sh may be written by everybody: chmod o-w")
@@ -304,7 +304,7 @@ func TestDoctorTellsOfPluginsAndTheirDirectories(t *testing.T) {
 	cmd.RequirePluginLock = true
 	dirs.put(t, "fine", "1", "nothing")
 	d = nil
-	cmd.lookAtPlugins(&d)
+	cmd.lookAtPlugins(&d, nil)
 	d.expect(t, checkFail, "plugin fine", "there is no "+filepath.Join(dirs.plugins, "plugins.lock"))
 }
 

@@ -138,7 +138,7 @@ func (n node) run(ctx context.Context) (err error) {
 		inForce.Put(loop.InForce{}) // nobody has them any more
 		err = errors.Join(err, plugins.stop(ctx))
 	}()
-	if err := plugins.load(ctx, true); err != nil {
+	if err := plugins.load(ctx, n.gates.first.plugins, true); err != nil {
 		return err
 	}
 	reload := &reloader{config: n.gates.config, sets: log, process: newProcess(), into: inForce, plugins: plugins, log: n.log}

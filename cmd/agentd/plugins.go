@@ -40,7 +40,10 @@ type foundPlugin struct {
 	Config   json.RawMessage `json:"config,omitempty"`
 }
 
-func (f pluginFlags) found(b pluginhost.Bundle) foundPlugin {
+// found says of a plugin what there is to say, with what the config file says of it.
+func (f pluginFlags) found(b pluginhost.Bundle, settings pluginSettings) foundPlugin {
+	own := settings[b.ID]
+	b = b.Configured(own.config)
 	p := foundPlugin{
 		ID: b.ID, Version: b.Version, Path: orElse(b.Path, b.Root), Exec: b.Exec, Args: b.Args, Env: b.Env, Protocol: b.Protocol, Memory: b.Memory, Config: b.Config,
 	}
@@ -53,23 +56,36 @@ func (f pluginFlags) found(b pluginhost.Bundle) foundPlugin {
 	if err := b.Check(f.RequirePluginLock); err != nil {
 		p.Problem = err.Error()
 	}
+	if own.disabled {
+		p.Problem = disabledAt(own.place)
+	}
 	return p
 }
 
+func disabledAt(place string) string { return place + " disables it" }
+
 type pluginsListCmd struct {
 	pluginFlags
+	configFlags
 	JSON bool `help:"A line of JSON per plugin, with all that its manifest says."`
 }
 
 // Run looks at the disk, and starts nothing.
 func (cmd pluginsListCmd) Run(streams *std) error {
+	settings, err := cmd.pluginConfig()
+	if err != nil {
+		return err
+	}
 	bundles, problems := pluginhost.Discover(cmd.dirs())
 	for _, p := range problems {
 		fmt.Fprintln(streams.err, "warning: "+oneLine(p.String(), 1000))
 	}
 	list := make([]foundPlugin, 0, len(bundles))
 	for _, b := range bundles {
-		list = append(list, cmd.found(b))
+		list = append(list, cmd.found(b, settings))
+	}
+	for _, problem := range settings.missing(idsOf(bundles)) {
+		fmt.Fprintln(streams.err, "warning: "+problem)
 	}
 	if cmd.JSON {
 		return printJSONLines(streams.out, list)
@@ -99,18 +115,23 @@ func pluginName(id, version string) string {
 
 type pluginsInspectCmd struct {
 	pluginFlags
+	configFlags
 	ID string `arg:"" help:"The plugin."`
 }
 
 // Run looks at the disk, and starts nothing. The exit code is 1 if it would not be
 // started.
 func (cmd pluginsInspectCmd) Run(streams *std) error {
+	settings, err := cmd.pluginConfig()
+	if err != nil {
+		return err
+	}
 	bundles, _ := pluginhost.Discover(cmd.dirs())
 	i := slices.IndexFunc(bundles, func(b pluginhost.Bundle) bool { return b.ID == cmd.ID })
 	if i < 0 {
 		return fmt.Errorf("there is no plugin %q in %s", cmd.ID, strings.Join(cmd.dirs(), ", "))
 	}
-	p := cmd.found(bundles[i])
+	p := cmd.found(bundles[i], settings)
 	enc := json.NewEncoder(streams.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")

@@ -87,12 +87,18 @@ type plugins struct {
 	changed chan struct{}
 	// reloads asks the goroutine that loads hooks to load the plugins again.
 	reloads chan chan error
+	// started is what those in force were started with: see [pluginSettings.started].
+	started string
 
 	mu      sync.Mutex
 	service *pluginhost.Service
 	// host is nil as long as there was no plugin.
 	host     *pluginhost.Host
 	problems []pluginhost.Problem
+	// found are the ids of those that are on disk, settings what the config file says of
+	// plugins.
+	found    []string
+	settings pluginSettings
 	// callers are those of the generations that somebody has, by their number.
 	caller     *pluginhost.Caller
 	generation int
@@ -102,22 +108,27 @@ func newPlugins(flags pluginRunFlags, runs pluginhost.Runs, reserved []string, l
 	return &plugins{flags: flags, runs: runs, reserved: reserved, log: log, changed: make(chan struct{}, 1), reloads: make(chan chan error)}
 }
 
-// load looks for plugins and loads what there is. At the start those that do not come
+// load looks for plugins and loads what there is, with these settings. At the start those that do not come
 // up are down; later nothing changes then, and the error says why.
-func (p *plugins) load(ctx context.Context, first bool) error {
-	bundles, problems := pluginhost.Discover(p.flags.dirs())
+func (p *plugins) load(ctx context.Context, settings pluginSettings, first bool) (err error) {
+	defer func() {
+		if err == nil {
+			p.started = settings.started()
+		}
+	}()
+	found, problems := pluginhost.Discover(p.flags.dirs())
+	bundles := settings.configure(found)
 	for _, problem := range problems {
 		p.log.Warn("something is odd about plugins", "problem", problem.Text, "plugin", problem.ID, "path", problem.Path)
 	}
 	p.mu.Lock()
-	p.problems = problems
+	p.problems, p.found = problems, idsOf(found)
 	host := p.host
 	p.mu.Unlock()
 	if host == nil {
 		if len(bundles) == 0 {
 			return nil
 		}
-		var err error
 		if host, err = p.start(); err != nil {
 			return err
 		}
@@ -178,10 +189,12 @@ type heldPlugins struct {
 	release func()
 }
 
-// hold returns those that are in force, which are there until they are released.
-func (p *plugins) hold() heldPlugins {
+// hold returns those that are in force, asked as the settings say, which are there until
+// they are released.
+func (p *plugins) hold(settings pluginSettings) heldPlugins {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.settings = settings
 	if p.host == nil {
 		return heldPlugins{release: func() {}}
 	}
@@ -193,7 +206,7 @@ func (p *plugins) hold() heldPlugins {
 	if p.caller == nil || p.generation != g.Number() {
 		p.caller, p.generation = p.service.Caller(g), g.Number()
 	}
-	return heldPlugins{hooks: p.caller.Hooks(), tools: plugin.Tools(p.caller, p.log), release: g.Release}
+	return heldPlugins{hooks: settings.hooks(p.caller, g), tools: plugin.Tools(p.caller, p.log), release: g.Release}
 }
 
 // stop ends the plugins: gently, as long as ctx lasts.
@@ -243,6 +256,7 @@ func (p *plugins) report() pluginReport {
 	for _, problem := range p.problems {
 		out.Problems = append(out.Problems, problem.String())
 	}
+	out.Problems = append(out.Problems, p.settings.missing(p.found)...)
 	p.mu.Unlock()
 	if host == nil {
 		return out
@@ -273,4 +287,11 @@ func (p *plugins) report() pluginReport {
 		out.Plugins = append(out.Plugins, l)
 	}
 	return out
+}
+
+// missing tells of settings of plugins that are not on disk.
+func (p *plugins) missing(settings pluginSettings) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return settings.missing(p.found)
 }

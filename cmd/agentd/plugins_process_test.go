@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,8 +23,15 @@ const testPluginRole = "test-plugin"
 
 // bePlugin is a plugin that is asked about calls of memory_write.
 func bePlugin(id, version, does string) int {
+	var handed struct{ Word *string }
 	config := plugin.Config{
 		ID: id, Version: version,
+		Configure: func(config json.RawMessage) error {
+			if err := json.Unmarshal(config, &handed); err == nil && does == "word" && (handed.Word == nil || *handed.Word == "") {
+				return errors.New("there is no word")
+			}
+			return nil
+		},
 		On: map[hooks.Gate]plugin.On{hooks.GateBeforeToolCall: {Tools: []string{"memory_write"}}},
 		Hooks: hooks.Hooks{BeforeToolCall: func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			switch does {
@@ -31,6 +39,8 @@ func bePlugin(id, version, does string) int {
 				os.Exit(3) //nolint:revive // a plugin that ends in a call
 			case "stop":
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+			case "word":
+				return hooks.BeforeToolCallResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "no", Text: "The word is " + *handed.Word + "."}}, nil
 			case "block":
 				return hooks.BeforeToolCallResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "no", Text: "Not by version " + version + "."}}, nil
 			}
@@ -99,6 +109,16 @@ func remember(t *testing.T, s *server) string {
 	p := chat(t, s.url, strings.NewReader("remember that my name is Ada\n"))
 	p.wait(t)
 	return p.out.String()
+}
+
+// statusOf is what a process says of its plugins.
+func statusOf(t *testing.T, s *server) (report pluginReport) {
+	t.Helper()
+	code, out, said := here(t, "plugins", "status", "--json", "--url", s.url)
+	if err := json.Unmarshal([]byte(out), &report); err != nil || code != 0 {
+		t.Fatalf("status: %d, %s%s, %v", code, out, said, err)
+	}
+	return report
 }
 
 const remembered = `remembered under the key "name"`

@@ -37,8 +37,9 @@ type reloader struct {
 	plugins *plugins
 	log     *slog.Logger
 
-	// last is what was loaded last.
-	last *configured
+	// last is what was loaded last, wanted what was read last and can be meant: the same,
+	// unless something has kept it from being loaded.
+	last, wanted *configured
 
 	// asker asks the hooks of the set that is in force.
 	asker *hooks.Asker
@@ -58,7 +59,7 @@ type reloader struct {
 func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause) error {
 	held := heldPlugins{release: func() {}}
 	if r.plugins != nil {
-		held = r.plugins.hold()
+		held = r.plugins.hold(c.plugins)
 	}
 	asked := c.hooks.Then(held.hooks)
 	set := asked.Set().With(c.observers.Hooks()...)
@@ -74,7 +75,7 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 		held.release()
 		return err
 	}
-	r.last = c
+	r.last, r.wanted = c, c
 	r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 	if r.asker == nil || before != set.Digest {
 		r.asker = &hooks.Asker{HookSet: set.Digest}
@@ -84,10 +85,18 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 	if r.config.path != "" || held.tools != nil {
 		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(asked.Set().Hooks), "observers", len(c.observed), "hook_set", set.Digest, "before", before)
 	}
-	for _, problem := range misplaced(c.observed) {
+	for _, problem := range append(misplaced(c.observed), r.missing(c)...) {
 		r.log.Warn("the config may not be meant", "problem", problem)
 	}
 	return nil
+}
+
+// missing tells of settings of plugins that there are not.
+func (r *reloader) missing(c *configured) []string {
+	if r.plugins == nil {
+		return nil
+	}
+	return r.plugins.missing(c.plugins)
 }
 
 // look reads the files again if they are others than before, and loads them once
@@ -105,53 +114,71 @@ func (r *reloader) look(ctx context.Context) {
 	r.take(ctx, c, err, store.LoadFile)
 }
 
-// loadNow reads the files because somebody has asked for it.
-func (r *reloader) loadNow(ctx context.Context) {
+// loadNow reads the files because somebody has asked for it, and reports whether it has
+// tried to load plugins, too.
+func (r *reloader) loadNow(ctx context.Context) (plugins bool) {
 	if r.config.path == "" {
 		r.log.Info("no config file was there at the start: there is nothing to load again")
-		return
+		return false
 	}
 	c, err := r.config.read()
 	r.pending, r.unsaid = stateOf(c.files), ""
-	r.take(ctx, c, err, store.LoadSignal)
+	return r.take(ctx, c, err, store.LoadSignal)
 }
 
-// take loads what was read, or tells once why it is not loaded.
-func (r *reloader) take(ctx context.Context, c *configured, err error, why store.LoadCause) {
+// take loads what was read, or tells once why it is not loaded. It loads plugins again
+// if they would be started with something else, and reports that it has tried.
+func (r *reloader) take(ctx context.Context, c *configured, err error, why store.LoadCause) (plugins bool) {
 	if err != nil {
 		r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
 		r.refuse(err)
-		return
+		return false
+	}
+	r.wanted = c
+	if r.plugins != nil && r.plugins.started != c.plugins.started() {
+		plugins = true
+		if err := r.plugins.load(ctx, c.plugins, false); err != nil {
+			r.files, r.settled, r.pending = c.files, stateOf(c.files), ""
+			r.log.Error("plugins are not loaded with what the config says of them now, and it is not in force: those before are still asked", "config", r.config.path, "error", err)
+			return plugins
+		}
 	}
 	// It is tried again at the next look: nothing is settled.
 	if err := r.load(ctx, c, why); err != nil && ctx.Err() == nil && r.unsaid != err.Error() {
 		r.unsaid = err.Error()
 		r.log.Error("hooks are not loaded yet: those before are still asked", "config", r.config.path, "error", err)
 	}
+	return plugins
 }
 
-// loadPlugins looks for plugins again, and has what comes up be asked. An error says
-// that those before still are.
+// loadPlugins looks for plugins again, and has what comes up be asked, as the config
+// says that was read last. An error says that those before still are.
 func (r *reloader) loadPlugins(ctx context.Context) error {
-	if err := r.plugins.load(ctx, false); err != nil {
+	if err := r.plugins.load(ctx, r.wanted.plugins, false); err != nil {
 		r.log.Error("plugins are not loaded: those before are still asked", "error", err)
 		return err
 	}
-	return r.join(ctx, true)
+	return r.join(ctx, r.wanted)
 }
 
-// join has the plugins be asked that are in force now. Unless it is told to, it does
-// nothing if they are asked the same as before.
-func (r *reloader) join(ctx context.Context, always bool) error {
-	if !always {
-		held := r.plugins.hold()
-		set := r.last.hooks.Then(held.hooks).Set().With(r.last.observers.Hooks()...)
-		held.release()
-		if set.Digest == r.asker.HookSet {
-			return nil
-		}
+// rejoin has the plugins be asked that are in force now, unless they are asked the same
+// as before.
+func (r *reloader) rejoin(ctx context.Context) {
+	c := r.last
+	if r.plugins.started == r.wanted.plugins.started() {
+		c = r.wanted // they were loaded for it
 	}
-	err := r.load(ctx, r.last, store.LoadPlugin)
+	held := r.plugins.hold(c.plugins)
+	set := c.hooks.Then(held.hooks).Set().With(c.observers.Hooks()...)
+	held.release()
+	if set.Digest != r.asker.HookSet {
+		_ = r.join(ctx, c) // it has told
+	}
+}
+
+// join has the plugins be asked that are in force now.
+func (r *reloader) join(ctx context.Context, c *configured) error {
+	err := r.load(ctx, c, store.LoadPlugin)
 	if err != nil && ctx.Err() == nil {
 		r.log.Error("hooks of plugins are not loaded yet: those before are still asked", "error", err)
 		r.plugins.told(nil) // it is tried again
@@ -215,14 +242,13 @@ func (r *reloader) watch(ctx context.Context, reloads <-chan struct{}) {
 		case <-looks:
 			r.look(ctx)
 		case <-reloads:
-			r.loadNow(ctx)
-			if r.plugins != nil {
+			if loaded := r.loadNow(ctx); r.plugins != nil && !loaded {
 				_ = r.loadPlugins(ctx) // it has told
 			}
 		case done := <-asks:
 			done <- r.loadPlugins(ctx)
 		case <-changes:
-			_ = r.join(ctx, false) // it has told
+			r.rejoin(ctx)
 		}
 	}
 }

@@ -355,3 +355,35 @@ func TestLoadsWhileHooksAreAskedAreWhole(t *testing.T) {
 	close(done)
 	asking.Wait()
 }
+
+// TestPluginsThatWereLoadedForAConfigAreAskedByIt also where the database was away when
+// that was to be in force.
+func TestPluginsThatWereLoadedForAConfigAreAskedByIt(t *testing.T) {
+	t.Parallel()
+	r := newReloading(t)
+	r.plugins = newPlugins(pluginRunFlags{}, nil, nil, r.reloader.log)
+	r.write("agentd.yaml", twoFiles+"plugins:\n  a: {disabled: true}\n")
+	r.write("r.yaml", "rules:"+shopRule("second"))
+	c, err := r.config.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.wanted = c
+	r.rejoin(t.Context()) // they were not
+	r.expect("first")
+	r.plugins.started = c.plugins.started()
+	r.sets.err = errors.New("away")
+	r.rejoin(t.Context())
+	r.expect("first")
+	select {
+	case <-r.plugins.changed:
+	default:
+		t.Error("it is not tried again")
+	}
+	r.sets.err = nil
+	r.rejoin(t.Context())
+	r.expect("second")
+	if n := r.said("there is no plugin a"); n != 1 {
+		t.Errorf("a setting of no plugin is told %d times", n)
+	}
+}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // Bundle is a plugin on disk: a directory with a manifest and whatever else the
@@ -21,9 +23,20 @@ type Bundle struct {
 	// Root is the directory of plugins that it is in, where its lock is too; Path
 	// is its own. Both are absolute. Path is "" of a plugin that is not there.
 	Root, Path string
+	// over is what its operator has put in the place of some of its config.
+	over yamlfile.Object
 	// Broken says why it cannot be used, nil if nothing is known. A broken bundle has
 	// an ID: its directory's name if the manifest does not tell.
 	Broken error
+}
+
+// Configured returns the bundle with another config: each member of over takes the place
+// of that of the manifest's config, whole. What is on disk, and its digest, stay as
+// they are.
+func (b Bundle) Configured(over yamlfile.Object) Bundle {
+	b.over = over
+	b.Config = b.own.With(over).JSON()
+	return b
 }
 
 // What a bundle may have.

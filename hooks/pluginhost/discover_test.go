@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
 // roots makes directories of plugins.
@@ -165,5 +166,38 @@ func TestAManifestIsReadWithWhatItSays(t *testing.T) {
 	if !slices.Equal(m.Args, []string{"-v", "2"}) || !slices.Equal(m.Env, []string{"HTTP_PROXY"}) || m.Memory != 2<<30 || m.Protocol != 1 ||
 		string(m.Config) != `{"n":1.50,"k":["yes","2026-01-01",null,false],"o":{}}` {
 		t.Errorf("read %+v, %s", m, m.Config)
+	}
+}
+
+// TestAnOtherConfigLeavesTheBundleWhatItIs: only what the plugin is handed is another one.
+func TestAnOtherConfigLeavesTheBundleWhatItIs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	install(t, w.root, "a", serves("a"), "config: {limit: 10.50, words: [x]}")
+	bundles, _ := pluginhost.Discover([]string{w.root})
+	digest, err := bundles[0].Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := &yamlfile.Problems{}
+	var over yamlfile.Object
+	f := yamlfile.Parse("f", []byte("{words: [], n: 1}"), "a mapping", problems)
+	if f == nil || !f.Decode(f.Root, "config", &over) {
+		t.Fatal(problems.Err())
+	}
+	b := bundles[0].Configured(over)
+	const want = `{"limit":10.50,"words":[],"n":1}`
+	if err := w.Start(t.Context(), []pluginhost.Bundle{b}); err != nil || string(b.Config) != want {
+		t.Fatalf("%v, %s", err, b.Config)
+	}
+	g := w.Acquire()
+	t.Cleanup(g.Release)
+	p := g.Plugins()[0]
+	process, err := p.Process()
+	if err != nil || p.Digest() != digest || string(process.Manifest().Config) != want || string(p.Bundle().Config) != want {
+		t.Errorf("%v, digest %s and %s, it is handed %s", err, p.Digest(), digest, process.Manifest().Config)
+	}
+	if again := b.Configured(yamlfile.Object{}); string(again.Config) != `{"limit":10.50,"words":["x"]}` {
+		t.Errorf("under nothing it is %s", again.Config)
 	}
 }

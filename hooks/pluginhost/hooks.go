@@ -2,6 +2,8 @@ package pluginhost
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -136,12 +138,18 @@ func (p *called) options(s *pluginv1.Subscription) []hooks.Option {
 }
 
 // described is what of the manifest stands in the hook set: no config, which may hold
-// secrets.
+// secrets, but its digest.
 func (p *called) described() string {
+	config := ""
+	if p.bundle.Config != nil {
+		sum := sha256.Sum256(p.bundle.Config)
+		config = "sha256:" + hex.EncodeToString(sum[:])
+	}
 	text, _ := json.Marshal(struct {
 		Concurrency int    `json:"concurrency"`
 		Queue       int    `json:"queue"`
 		SDK         string `json:"sdk,omitempty"`
-	}{concurrency, queue, p.Answer().GetSdk()}) // such a struct always has a JSON form
+		Config      string `json:"config,omitempty"`
+	}{concurrency, queue, p.Answer().GetSdk(), config}) // such a struct always has a JSON form
 	return string(text)
 }

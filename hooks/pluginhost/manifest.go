@@ -1,9 +1,7 @@
 package pluginhost
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"path"
@@ -42,19 +40,24 @@ type Manifest struct {
 	Memory int64
 	// Config is one JSON object, which the plugin is handed as it is.
 	Config json.RawMessage
+	// own is the config that the manifest itself has.
+	own yamlfile.Object
 }
 
 // manifestFile is how it is written.
 type manifestFile struct {
-	ID       string     `yaml:"id,required"`
-	Version  string     `yaml:"version,required"`
-	Exec     string     `yaml:"exec,required"`
-	Args     []string   `yaml:"args"`
-	Env      []string   `yaml:"env"`
-	Protocol int        `yaml:"protocol,required,positive"`
-	Memory   bytesize   `yaml:"memory"`
-	Config   jsonObject `yaml:"config"`
+	ID       string          `yaml:"id,required"`
+	Version  string          `yaml:"version,required"`
+	Exec     string          `yaml:"exec,required"`
+	Args     []string        `yaml:"args"`
+	Env      []string        `yaml:"env"`
+	Protocol int             `yaml:"protocol,required,positive"`
+	Memory   bytesize        `yaml:"memory"`
+	Config   yamlfile.Object `yaml:"config"`
 }
+
+// ValidID reports whether a plugin may have that id.
+func ValidID(id string) bool { return idPattern.MatchString(id) }
 
 var (
 	idPattern       = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
@@ -84,10 +87,7 @@ func readManifest(at, name string) (Manifest, error) {
 	file.check(f)
 	m := Manifest{
 		ID: file.ID, Version: file.Version, Exec: path.Clean(file.Exec), Args: file.Args, Env: file.Env,
-		Protocol: file.Protocol, Memory: int64(file.Memory), Config: file.Config.text,
-	}
-	if m.Config == nil {
-		m.Config = json.RawMessage("{}")
+		Protocol: file.Protocol, Memory: int64(file.Memory), Config: file.Config.JSON(), own: file.Config,
 	}
 	return m, problems.Err()
 }
@@ -143,73 +143,4 @@ func (b *bytesize) UnmarshalText(text []byte) error {
 		return nil
 	}
 	return bad
-}
-
-// jsonObject is a mapping as JSON.
-type jsonObject struct{ text json.RawMessage }
-
-var _ yamlfile.Value = (*jsonObject)(nil)
-
-// ReadYAML implements yamlfile.Value.
-func (o *jsonObject) ReadYAML(f *yamlfile.File, n *yaml.Node, what string) {
-	if n.Kind != yaml.MappingNode {
-		f.ErrorAt(n, "expected %s as a mapping, not %s", what, yamlfile.KindOf(n))
-		return
-	}
-	var out bytes.Buffer
-	if err := writeJSON(&out, n); err != nil {
-		f.ErrorAt(n, "%s: %v", what, err)
-		return
-	}
-	o.text = out.Bytes()
-}
-
-var errNotJSON = errors.New("JSON has no such value")
-
-// writeJSON writes a node in the order of the file, numbers with the digits that
-// they are written with.
-func writeJSON(out *bytes.Buffer, n *yaml.Node) error {
-	switch n.Kind {
-	case yaml.MappingNode, yaml.SequenceNode:
-		step, open, end := 1, byte('['), byte(']')
-		if n.Kind == yaml.MappingNode {
-			step, open, end = 2, '{', '}'
-		}
-		out.WriteByte(open)
-		for i := 0; i < len(n.Content); i += step {
-			if i > 0 {
-				out.WriteByte(',')
-			}
-			if step == 2 {
-				writeText(out, n.Content[i].Value)
-				out.WriteByte(':')
-			}
-			if err := writeJSON(out, n.Content[i+step-1]); err != nil {
-				return err
-			}
-		}
-		out.WriteByte(end)
-		return nil
-	case yaml.ScalarNode:
-	default:
-		return errNotJSON
-	}
-	switch {
-	case yamlfile.IsText(n):
-		writeText(out, n.Value)
-	case n.Tag == "!!null":
-		out.WriteString("null")
-	case n.Tag == "!!bool":
-		out.WriteString(strings.ToLower(n.Value))
-	case json.Valid([]byte(n.Value)):
-		out.WriteString(n.Value)
-	default:
-		return fmt.Errorf("%w: %s", errNotJSON, yamlfile.Cut(n.Value, 40))
-	}
-	return nil
-}
-
-func writeText(out *bytes.Buffer, s string) {
-	text, _ := json.Marshal(s) // a text has no error
-	out.Write(text)
 }

@@ -211,6 +211,7 @@ func (p *Plugin) prepare(dir string) error {
 		return fmt.Errorf("its manifest says now that it is %s", m.ID)
 	}
 	p.bundle.Manifest = m
+	p.bundle = p.bundle.Configured(p.bundle.over)
 	return nil
 }
 
