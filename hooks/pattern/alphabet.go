@@ -33,19 +33,17 @@ const maxCuts = 64
 type taking [3]uint64
 
 func newAlphabet(programs []*program) *alphabet {
-	a := &alphabet{classes: 1, examples: []rune{0}, cuts: cutsOf(programs)}
+	distinct := distinctOf(programs)
+	a := &alphabet{classes: 1, examples: []rune{0}, cuts: cutsOf(distinct)}
 	tell := map[taking]bool{}
-	for _, p := range programs {
-		for i := range p.insts {
-			in := &p.insts[i]
-			t := taking{in.ascii[0], in.ascii[1]}
-			for j, r := range a.cuts {
-				if in.rest.MatchRune(r) {
-					t[2] |= 1 << j
-				}
+	for _, in := range distinct {
+		t := taking{in.ascii[0], in.ascii[1]}
+		for j, r := range a.cuts {
+			if in.rest.MatchRune(r) {
+				t[2] |= 1 << j
 			}
-			tell[t] = true
 		}
+		tell[t] = true
 	}
 	by := map[string]uint8{}
 	order := make([]taking, 0, len(tell))
@@ -78,18 +76,40 @@ func newAlphabet(programs []*program) *alphabet {
 	return a
 }
 
-// cutsOf are the characters that are no ASCII at which something begins or ends
-// that an instruction takes, or a width; nil if they are too many.
-func cutsOf(programs []*program) []rune {
-	cuts := []rune{utf8.RuneSelf, 0x800, 0x10000}
+// distinctOf are the instructions without those that a repetition has made of one.
+func distinctOf(programs []*program) (list []*inst) {
+	type shape struct {
+		runes *rune
+		n     int
+		flags uint32
+	}
+	seen := map[shape]bool{}
 	for _, p := range programs {
 		for i := range p.insts {
-			cuts = append(cuts, ends(p.insts[i].rest)...)
+			in := &p.insts[i]
+			s := shape{n: len(in.rest.Rune), flags: in.rest.Arg}
+			if s.n > 0 {
+				s.runes = &in.rest.Rune[0]
+			}
+			if !seen[s] {
+				seen[s] = true
+				list = append(list, in)
+			}
 		}
-		slices.Sort(cuts)
-		if cuts = slices.Compact(cuts); len(cuts) > maxCuts {
-			return nil
-		}
+	}
+	return list
+}
+
+// cutsOf are the characters that are no ASCII at which something begins or ends
+// that an instruction takes, or a width; nil if they are too many.
+func cutsOf(distinct []*inst) []rune {
+	cuts := []rune{utf8.RuneSelf, 0x800, 0x10000}
+	for _, in := range distinct {
+		cuts = append(cuts, ends(in.rest)...)
+	}
+	slices.Sort(cuts)
+	if cuts = slices.Compact(cuts); len(cuts) > maxCuts {
+		return nil
 	}
 	return cuts
 }
