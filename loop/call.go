@@ -72,7 +72,7 @@ func pull(ctx context.Context, chunks iter.Seq2[stream.Chunk, error], take func(
 
 // follow makes the answer durable until it ends or the run must stop.
 func (r *runner) follow(ctx context.Context, ans *answer, w *watch) error {
-	ticks, stop := w.ticks()
+	look, stop := w.looks()
 	defer stop()
 	for {
 		select {
@@ -99,7 +99,7 @@ func (r *runner) follow(ctx context.Context, ans *answer, w *watch) error {
 			if err := r.catchCancel(ctx); err != nil {
 				return err
 			}
-		case <-ticks:
+		case <-look:
 			if r.leaveObservers(ans, w) {
 				return nil
 			}

@@ -26,9 +26,14 @@ type watch struct {
 	// chunk is the number of the provider's last chunk.
 	chunk atomic.Int64
 	// stuck is for how long the observers had been at work when that was last looked
-	// at.
+	// at. look says when it is time again.
 	stuck time.Duration
+	look  *time.Timer
 }
+
+// lookEvery is the time between two looks at whether observers hang, as long as they
+// were not found at work: there is one for each answer that is going on.
+const lookEvery = time.Second
 
 // watch returns what observes the call of t, nil where there are no observers.
 func (r *runner) watch(t Turn) *watch {
@@ -136,19 +141,19 @@ func (w *watch) pass(ctx context.Context, attempt *stream.Attempt, c stream.Chun
 	return full, err
 }
 
-// ticks is when to look whether the observers hang; stop frees it. A nil watch
-// never is.
-func (w *watch) ticks() (ticks <-chan time.Time, stop func()) {
+// looks is when to look whether the observers hang, with hangs; stop frees it. A nil
+// watch never is.
+func (w *watch) looks() (due <-chan time.Time, stop func()) {
 	if w == nil {
 		return nil, func() {}
 	}
-	t := time.NewTicker(stream.DefaultAttemptTime)
-	return t.C, t.Stop
+	w.look = time.NewTimer(lookEvery)
+	return w.look.C, func() { w.look.Stop() }
 }
 
-// hangs reports whether an observer does not come back, and which. That it was found
-// at work twice, and longer each time, keeps a machine that stood still from
-// looking like it.
+// hangs reports whether an observer does not come back, and which, and arms the next
+// look. That it was found at work twice, and longer each time, keeps a machine that
+// stood still from looking like it.
 func (w *watch) hangs() (in stream.Asked, yes bool) {
 	attempt, stuck, limit := w.attempt.Load(), time.Duration(0), stream.DefaultAttemptTime
 	switch {
@@ -162,6 +167,11 @@ func (w *watch) hangs() (in stream.Asked, yes bool) {
 	}
 	before := w.stuck
 	w.stuck = stuck
+	if stuck > 0 {
+		w.look.Reset(stream.DefaultAttemptTime)
+	} else {
+		w.look.Reset(lookEvery)
+	}
 	return in, limit > 0 && before > 0 && stuck > limit && stuck >= before+stream.DefaultAttemptTime/2
 }
 
