@@ -23,6 +23,9 @@ type needle struct {
 	// first says of each byte whether a match may begin with it, or with a character
 	// that is no ASCII, by what stands before it.
 	first [kinds][256]bool
+	// second says of each character of ASCII with which of ASCII a match may go on
+	// that has begun with it.
+	second [utf8.RuneSelf][2]uint64
 }
 
 // kind is what conditions can tell of a character.
@@ -118,7 +121,26 @@ func compiled(p *syntax.Regexp, window int) *needle {
 			n.first[k][c] = c >= utf8.RuneSelf || n.begun(before, rune(c))
 		}
 	}
+	for c := range n.second {
+		n.second[c] = n.behind(s, rune(c))
+	}
 	return n
+}
+
+// behind are the characters of ASCII with which a match may go on that has begun with
+// c; all, if it may end there.
+func (n *needle) behind(s *search, c rune) (next [2]uint64) {
+	s.clear()
+	for _, pc := range n.begins[allConditions] {
+		if n.takes(pc, c) && s.reach(thread{pc: int(n.prog.Inst[pc].Out)}, allConditions) {
+			return [2]uint64{^uint64(0), ^uint64(0)}
+		}
+	}
+	for _, t := range s.list {
+		next[0] |= n.ascii[t.pc][0]
+		next[1] |= n.ascii[t.pc][1]
+	}
+	return next
 }
 
 // begun reports whether a match may begin with r, which is ASCII, behind before.
@@ -195,14 +217,17 @@ func (s *search) take(text string) bool {
 	return s.settled()
 }
 
-// skip takes in what a match can neither begin with nor go on with, and returns the
+// skip takes in what no match can begin with while none is going on, and returns the
 // rest.
 func (s *search) skip(text string) string {
 	if len(s.threads) > 0 {
 		return text
 	}
 	k, i := kindOf(s.prev), 0
-	for i < len(text) && !s.n.first[k][text[i]] {
+	for i < len(text) {
+		if b := text[i]; s.n.first[k][b] && (b >= utf8.RuneSelf || i+1 == len(text) || text[i+1] >= utf8.RuneSelf || s.n.second[b][text[i+1]>>6]>>(text[i+1]&63)&1 != 0) {
+			break
+		}
 		k = asciiKinds[text[i]]
 		i++
 	}
