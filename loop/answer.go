@@ -67,14 +67,15 @@ func newAnswer(attempt int, prices Prices) *answer {
 func (a *answer) add(c stream.Chunk) (full bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.taken(c)
+	return a.taken(&c)
 }
 
 // taken is add for who has the lock.
-func (a *answer) taken(c stream.Chunk) (full bool, err error) {
+func (a *answer) taken(c *stream.Chunk) (full bool, err error) {
 	if a.refused != nil || a.left {
 		return false, errRefused
 	}
+	lane := c.Lane
 	switch c.Kind {
 	case stream.KindFinish:
 		finish := c.Finish // so that not every chunk escapes
@@ -87,24 +88,24 @@ func (a *answer) taken(c stream.Chunk) (full bool, err error) {
 			lane: stream.LaneToolArguments, id: c.BlockID, call: stream.CallStart{Name: name, ProviderID: id},
 			changed: changedName || changedID,
 		})
-		c.Lane = stream.LaneToolArguments
+		lane = stream.LaneToolArguments
 	case stream.KindDelta, stream.KindEnd: // the latter is for observers and has no text
 	}
 	text, changed := event.CleanText(c.Text)
 	if text == "" {
 		return false, nil
 	}
-	b := a.block(c)
+	b := a.block(lane, c.BlockID)
 	if b == nil {
 		return false, errNotOpened
 	}
 	b.changed = b.changed || changed
 	b.text = append(b.text, text...)
-	if c.Lane == stream.LaneToolArguments {
+	if lane == stream.LaneToolArguments {
 		return false, nil
 	}
 	a.size += len(text)
-	a.wait(c, text, changed)
+	a.wait(lane, c.BlockID, text, changed)
 	notice(a.ready)
 	return a.size >= maxPending, nil
 }
@@ -112,25 +113,25 @@ func (a *answer) taken(c stream.Chunk) (full bool, err error) {
 // errNotOpened does not say which call: its name is the provider's text.
 var errNotOpened = errors.New("the model sent arguments for a call that it had not opened")
 
-// block finds the chunk's block; texts open theirs, calls must be open.
-func (a *answer) block(c stream.Chunk) *block {
+// block finds a block; texts open theirs, calls must be open.
+func (a *answer) block(lane stream.Lane, id string) *block {
 	for i := len(a.blocks) - 1; i >= 0; i-- {
-		if a.blocks[i].lane == c.Lane && a.blocks[i].id == c.BlockID {
+		if a.blocks[i].lane == lane && a.blocks[i].id == id {
 			return &a.blocks[i]
 		}
 	}
-	if c.Lane == stream.LaneToolArguments {
+	if lane == stream.LaneToolArguments {
 		return nil
 	}
-	a.blocks = append(a.blocks, block{lane: c.Lane, id: c.BlockID})
+	a.blocks = append(a.blocks, block{lane: lane, id: id})
 	return &a.blocks[len(a.blocks)-1]
 }
 
 // wait adds text to what is not durable yet.
-func (a *answer) wait(c stream.Chunk, text string, changed bool) {
+func (a *answer) wait(lane stream.Lane, id, text string, changed bool) {
 	n := len(a.pending)
-	if n == 0 || a.pending[n-1].lane != c.Lane || a.pending[n-1].id != c.BlockID || a.pending[n-1].emitted != nil {
-		a.pending = append(a.pending, block{lane: c.Lane, id: c.BlockID})
+	if n == 0 || a.pending[n-1].lane != lane || a.pending[n-1].id != id || a.pending[n-1].emitted != nil {
+		a.pending = append(a.pending, block{lane: lane, id: id})
 		n++
 	}
 	p := &a.pending[n-1]

@@ -10,8 +10,8 @@ import (
 func (a *answer) takeIn(out stream.Output) (full bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for _, c := range out.Chunks {
-		if full, err = a.taken(c); err != nil {
+	for i := range out.Chunks {
+		if full, err = a.taken(&out.Chunks[i]); err != nil {
 			return false, err
 		}
 	}
@@ -26,12 +26,9 @@ func (a *answer) takeIn(out stream.Output) (full bool, err error) {
 	return a.size >= maxPending, nil
 }
 
-// finished reports whether the answer's end has come.
-func (a *answer) finished() bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.finish != nil
-}
+// finished reports whether the answer's end has come. It is for the goroutine that
+// adds chunks, without which it does not come, and needs no lock there.
+func (a *answer) finished() bool { return a.finish != nil }
 
 // stopped says that an observer has stopped the answer. What the provider had
 // said of the usage by then counts.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-2ca4966b/agentd/cmd/proc"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 )
@@ -19,7 +18,6 @@ const (
 	oneChunk      = "one chunk"
 	askedAlone    = "asking alone"
 	addedAllocs   = "allocations added"
-	onOff         = "on ÷ off"
 )
 
 // measureObservers measures what observers cost: for each chunk, as time that an
@@ -131,39 +129,4 @@ func (m *floodModel) Stream(context.Context, loop.ModelRequest) iter.Seq2[stream
 		m.mallocs = append(m.mallocs, float64(after.Mallocs-before.Mallocs))
 		yield(stream.Chunk{Kind: stream.KindFinish, Finish: stream.Finish{Reason: stream.FinishStop}}, nil)
 	}
-}
-
-// measureObserved compares paced streams with all observers with the same
-// without, in the order off, on, on, off: what drifts falls on both.
-func (b *bench) measureObserved(ctx context.Context) error {
-	var added [2][]time.Duration
-	var cpu, wall [2]time.Duration
-	for _, on := range []int{0, 1, 1, 0} {
-		args := []string{"--prose"}
-		if on == 1 {
-			args = append(args, "--observers")
-		}
-		err := b.paced(ctx, b.observed, 1, func(listening context.Context, node *proc.Process, listeners []*listener) error {
-			before := processCPU(node.PID())
-			times, took, err := b.hear(listening, listeners)
-			added[on], cpu[on], wall[on] = append(added[on], times...), cpu[on]+processCPU(node.PID())-before, wall[on]+took
-			return err
-		}, args...)
-		if err != nil {
-			return err
-		}
-	}
-	streams := fmt.Sprint(b.observed) + streamsHint
-	items := [2]string{streams + ", off", streams + ", on"}
-	for on, item := range items {
-		b.addTimes(partObservers, item, addedTime, added[on], 50, 99)
-		b.add(partObservers, item, "chunks", perSecond, float64(len(added[on]))/wall[on].Seconds())
-		if cpu[on] > 0 {
-			b.add(partObservers, item, "agentd CPU", "% of a core", 100*cpu[on].Seconds()/wall[on].Seconds())
-		}
-	}
-	for _, p := range []string{" p50", " p99"} {
-		b.addRatio(partObservers, streams, onOff+p, b.last(partObservers, items[1], addedTime+p), b.last(partObservers, items[0], addedTime+p))
-	}
-	return nil
 }

@@ -41,11 +41,17 @@ func (b *bench) measureAudience(ctx context.Context) error {
 
 // listener is a client of a paced stream.
 type listener struct {
-	heard chan struct{} // closed at the first delta
-	once  sync.Once
-	mu    sync.Mutex
-	from  time.Time // of the window; what was yielded before is not measured
-	added []time.Duration
+	heard  chan struct{} // closed at the first delta
+	once   sync.Once
+	mu     sync.Mutex
+	from   time.Time // of the window; what was yielded before is not measured
+	deltas []delta
+}
+
+// delta is one that was heard.
+type delta struct {
+	yielded time.Time
+	added   time.Duration
 }
 
 func (b *bench) addPaced(ctx context.Context, part, item string, streams, clients int) error {
@@ -143,21 +149,27 @@ func (b *bench) window(ctx, listening context.Context, part, item string, node *
 
 // hear listens for the time of one measurement.
 func (b *bench) hear(listening context.Context, listeners []*listener) (all []time.Duration, wall time.Duration, err error) {
-	from := time.Now()
-	for _, l := range listeners {
-		l.open(from)
-	}
+	from := openAll(listeners)
 	if err := hold(listening, b.time); err != nil {
 		return nil, 0, err
 	}
-	wall = time.Since(from)
+	to := time.Now()
 	for _, l := range listeners {
-		all = append(all, l.close()...)
+		all = append(all, l.close(to)...)
 	}
 	if len(all) == 0 {
-		return nil, 0, fmt.Errorf("nothing was heard in %s", wall)
+		return nil, 0, fmt.Errorf("nothing was heard in %s", to.Sub(from))
 	}
-	return all, wall, nil
+	return all, to.Sub(from), nil
+}
+
+// openAll opens a window, which begins at from.
+func openAll(listeners []*listener) (from time.Time) {
+	from = time.Now()
+	for _, l := range listeners {
+		l.open(from)
+	}
+	return from
 }
 
 // hold waits while streams that have no end go on.
@@ -178,17 +190,17 @@ func (l *listener) listen(s *subscription) error {
 			return err
 		}
 		now := time.Now()
-		delta := false
+		said := false
 		l.mu.Lock()
 		stamps(data, func(yielded time.Time) {
-			delta = true
+			said = true
 			l.once.Do(func() { close(l.heard) })
 			if !l.from.IsZero() && !yielded.Before(l.from) {
-				l.added = append(l.added, now.Sub(yielded))
+				l.deltas = append(l.deltas, delta{yielded, now.Sub(yielded)})
 			}
 		})
 		l.mu.Unlock()
-		if delta {
+		if said {
 			continue
 		}
 		if typ := event.Type(eventType(data)); typ == event.TypeRunCompleted || typ == event.TypeRunFailed {
@@ -203,10 +215,15 @@ func (l *listener) open(from time.Time) {
 	l.from = from
 }
 
-// close ends the window and returns what was measured in it.
-func (l *listener) close() []time.Duration {
+// close returns what was yielded in the window, which is over, before to.
+func (l *listener) close(to time.Time) (added []time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.from = time.Time{}
-	return l.added
+	for _, d := range l.deltas {
+		if d.yielded.Before(to) {
+			added = append(added, d.added)
+		}
+	}
+	l.from, l.deltas = time.Time{}, nil
+	return added
 }

@@ -50,7 +50,7 @@ func (cmd profileCmd) Run(ctx context.Context, streams *std) error {
 			name string
 			do   func(ctx context.Context) error
 		}{
-			{"CPU and allocations", p.cpu}, {"blocking", p.blocking}, {"statements", p.statements}, {"paced streams", p.paced},
+			{"CPU and allocations", p.cpu}, {"blocking", p.blocking}, {"statements", p.statements}, {"paced streams", p.paced}, {"observed streams", p.observed},
 		} {
 			fmt.Fprintln(streams.err, "profile:", pass.name)
 			if err := pass.do(ctx); err != nil {
@@ -112,13 +112,20 @@ func (p *profiler) cpu(ctx context.Context) error {
 }
 
 // paced profiles the process that serves the streams.
-func (p *profiler) paced(ctx context.Context) error {
+func (p *profiler) paced(ctx context.Context) error { return p.streaming(ctx, "paced") }
+
+// observed is paced with all observers.
+func (p *profiler) observed(ctx context.Context) error {
+	return p.streaming(ctx, "observed", "--prose", "--observers")
+}
+
+func (p *profiler) streaming(ctx context.Context, name string, args ...string) error {
 	return p.bench.paced(ctx, p.Streams, 1, func(listening context.Context, node *proc.Process, _ []*listener) error {
 		if err := hold(listening, p.bench.time); err != nil {
 			return err
 		}
 		return node.Leave()
-	}, "--cpu-profile="+filepath.Join(p.Dir, "paced.pprof"))
+	}, append(args, "--cpu-profile="+filepath.Join(p.Dir, name+".pprof"))...)
 }
 
 func (p *profiler) blocking(ctx context.Context) error {

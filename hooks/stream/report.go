@@ -14,6 +14,8 @@ type Report struct {
 	Chunks   int
 	Bytes    int
 	BytesOut int
+	// Took is how long it took, all in all.
+	Took time.Duration
 	// How often it did what. What it emitted with a chunk that was stopped does
 	// not count.
 	Amended, Emitted, Held, Throttled int
@@ -21,8 +23,6 @@ type Report struct {
 	Lanes []Lane
 	// Paused is for how long reading was paused for it.
 	Paused time.Duration
-	// Took is how long it took, all in all.
-	Took time.Duration
 	// Stopped is set if it stopped the answer, by its verdict or by failing.
 	Stopped *Stopped
 	// Failure is why it failed, nil if it did not. The text of a panic is not in

@@ -30,22 +30,24 @@ const (
 	maxBlocks = 4_000
 )
 
-// watcher is an observer at work.
+// watcher is an observer at work. What each chunk needs stands in front: with many
+// answers at once, all of it has to be fetched anew for each.
 type watcher struct {
 	// observer is nil once it is left out.
 	observer Observer
-	report   Report
-	lanes    laneSet
+	// block is that of which it saw something last, if it saw any.
+	block blockRef
 	// late counts late chunks in a row.
 	late int
-	// block is that of which it saw something last.
-	block blockRef
+	// called says that it opened a tool call of its own.
+	saw, called bool
+	lanes       laneSet
+	held        holding
+	report      Report
 	// blocks came to it, in the order in which they were opened; own are those
-	// that it opened itself, called those of them that are tool calls.
+	// that it opened itself.
 	blocks []blockRef
 	own    []ownBlock
-	called bool
-	held   holding
 }
 
 // blockRef names a block.
@@ -98,10 +100,10 @@ func (w *watcher) enter(c *Chunk) *Failure {
 	if c.Kind == KindFinish {
 		return nil
 	}
-	if w.block.id == c.BlockID && w.block.lane == c.Lane && len(w.blocks) > 0 {
+	if w.saw && w.block.id == c.BlockID && w.block.lane == c.Lane {
 		return nil
 	}
-	w.block = refOf(c)
+	w.block, w.saw = refOf(c), true
 	if slices.Contains(w.blocks, w.block) {
 		return nil
 	}
