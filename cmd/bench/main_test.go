@@ -151,7 +151,7 @@ func TestProfilesAreWritten(t *testing.T) {
 	if code, _, said := runBench(t, "profile", "--dir="+dir, "--time=100ms", "--clients=4", "--streams=4"); code != 0 {
 		t.Fatalf("code %d, said %q", code, said)
 	}
-	for _, name := range []string{"cpu.pprof", "allocs.pprof", "block.pprof", "mutex.pprof", "statements.txt", "paced.pprof"} {
+	for _, name := range []string{"cpu.pprof", "allocs.pprof", "block.pprof", "mutex.pprof", "statements.txt", "paced.pprof", "observed.pprof"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
