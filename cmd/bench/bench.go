@@ -40,6 +40,7 @@ var parts = []part{
 	{"runs", (*bench).measureRuns},
 	{"ledger", (*bench).measureLedger},
 	{"gates", (*bench).measureGates},
+	{"plugins", (*bench).measurePlugins},
 	{"slow-disk", (*bench).measureSlowDisk},
 	{"paced", (*bench).measurePaced},
 	{"observers", (*bench).measureObservers},

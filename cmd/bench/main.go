@@ -10,12 +10,17 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 )
 
 // version is set by the linker.
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == keeperCommand {
+		os.Exit(pluginhost.Keep())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first signal ends the measurement, and what was started is cleaned up;
 	// a second one ends the process.
@@ -23,11 +28,12 @@ func main() {
 	os.Exit(exitCode(run(ctx, os.Args[1:], os.Stdout, os.Stderr), os.Stderr))
 }
 
-// cli is what a person may type; node is for this program alone.
+// cli is what a person may type; node and plugin are for this program alone.
 type cli struct {
 	Run     runCmd     `cmd:"" default:"withargs" help:"Measure, and print a table."`
 	Profile profileCmd `cmd:"" help:"Write profiles of the reference run and of paced streams."`
 	Node    nodeCmd    `cmd:"" hidden:"" help:"Be a process of agentd whose model is paced."`
+	Plugin  pluginCmd  `cmd:"" hidden:"" help:"Be a plugin."`
 }
 
 // std are the standard streams.

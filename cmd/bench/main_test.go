@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "node" { // the program starts itself
+	if len(os.Args) > 1 && slices.Contains([]string{"node", "plugin", keeperCommand}, os.Args[1]) { // the program starts itself
 		main()
 	}
 	storetest.Main(m, storetest.RequireToolCalls)

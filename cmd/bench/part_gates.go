@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
+	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
 	"github.com/seed-2ca4966b/agentd/hooks/rules"
 )
 
@@ -24,8 +26,13 @@ type gateCase struct {
 	gate hooks.Gate
 	// ask asks the gate's hooks once.
 	ask func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error
-	// funcs are n Go hooks.
+	// funcs are n pure Go hooks.
 	funcs func(n int) hooks.Hooks
+	// plain is one that is not pure and has no name, as people write them. It does
+	// something before it goes on.
+	plain func(do func()) hooks.Hooks
+	// question is what a plugin is asked, as ask does.
+	question func() *pluginv1.EvaluateRequest
 	// when is a condition that looks at what the gate is about, and refuse what
 	// a rule would do if it held.
 	when, refuse string
@@ -35,91 +42,83 @@ type gateCase struct {
 
 // gateCases are in the order in which a run passes them.
 var gateCases = []gateCase{
-	{
-		gate: hooks.GateBeforeInput, when: `text.contains("zebra")`, refuse: "block", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeInput, hooks.BeforeInput{Text: userText})
+	atGate(
+		wire.BeforeInput, func(h *hooks.Hooks) *hooks.BeforeInputFunc { return &h.BeforeInput },
+		hooks.BeforeInput{TenantID: tenantID, SessionID: askedRun.SessionID, Agent: agentName, Text: userText},
+		hooks.BeforeInputResult{Action: hooks.ActionContinue},
+	).ruled(`text.contains("zebra")`, "block", true),
+	atGate(
+		wire.BeforeRunStart, func(h *hooks.Hooks) *hooks.BeforeRunStartFunc { return &h.BeforeRunStart },
+		hooks.BeforeRunStart{RunRef: askedRun, System: "Answer briefly.", Messages: askedMessages, Tools: []string{toolName}},
+		hooks.BeforeRunStartResult{Action: hooks.ActionContinue},
+	).ruled(`system.contains("zebra")`, "block", true),
+	atGate(
+		wire.TransformContext, func(h *hooks.Hooks) *hooks.TransformContextFunc { return &h.TransformContext },
+		hooks.TransformContext{RunRef: askedRun, Turn: 1, Attempt: 1, Messages: askedMessages},
+		hooks.TransformContextResult{Action: hooks.ActionContinue},
+	).ruled(`messages.exists(m, m.text.contains("zebra"))`, "block", true),
+	atGate(
+		wire.BeforeProviderHeaders, func(h *hooks.Hooks) *hooks.BeforeProviderHeadersFunc { return &h.BeforeProviderHeaders },
+		hooks.BeforeProviderHeaders{RunRef: askedRun, Turn: 1, Attempt: 1, Model: modelName, Headers: askedHeaders},
+		hooks.BeforeProviderHeadersResult{Action: hooks.ActionContinue},
+	).ruled(`"Zebra" in headers`, "block", false),
+	atGate(
+		wire.BeforeProviderRequest, func(h *hooks.Hooks) *hooks.BeforeProviderRequestFunc { return &h.BeforeProviderRequest },
+		hooks.BeforeProviderRequest{RunRef: askedRun, Turn: 1, Attempt: 1, Model: modelName, Body: askedBody},
+		hooks.BeforeProviderRequestResult{Action: hooks.ActionContinue},
+	).ruled("has(body.zebra)", "block", false),
+	atGate(
+		wire.AfterProviderResponse, func(h *hooks.Hooks) *hooks.AfterProviderResponseFunc { return &h.AfterProviderResponse },
+		hooks.AfterProviderResponse{RunRef: askedRun, Turn: 1, Attempt: 1, Model: modelName, Status: 200, Headers: askedHeaders},
+		hooks.AfterProviderResponseResult{Action: hooks.ActionContinue},
+	).ruled("status == 418", "block", false),
+	atGate(
+		wire.BeforeToolCall, func(h *hooks.Hooks) *hooks.BeforeToolCallFunc { return &h.BeforeToolCall },
+		hooks.BeforeToolCall{RunRef: askedRun, Turn: 1, Revision: 1, Call: askedCall},
+		hooks.BeforeToolCallResult{Action: hooks.ActionContinue},
+	).ruled(`call.arguments.city == "Zebra"`, "block", true),
+	atGate(
+		wire.BeforeExecute, func(h *hooks.Hooks) *hooks.BeforeExecuteFunc { return &h.BeforeExecute },
+		hooks.BeforeExecute{RunRef: askedRun, Turn: 1, Attempt: 1, Call: askedCall},
+		hooks.BeforeExecuteResult{Action: hooks.ActionContinue},
+	).ruled(`call.arguments.city == "Zebra"`, "block", true),
+	atGate(
+		wire.AfterToolCall, func(h *hooks.Hooks) *hooks.AfterToolCallFunc { return &h.AfterToolCall },
+		hooks.AfterToolCall{RunRef: askedRun, Turn: 1, Attempt: 1, Call: askedCall, Content: toolResult},
+		hooks.AfterToolCallResult{Action: hooks.ActionContinue},
+	).ruled(`content.contains("zebra")`, "withhold", true),
+}
+
+// atGate is a gate whose hooks are in the field, are asked about in and answer
+// goOn.
+func atGate[In hooks.Input[In, Out], Out hooks.Result](c wire.Codec[In, Out], field func(*hooks.Hooks) *hooks.Func[In, Out], in In, goOn Out) gateCase {
+	with := func(f hooks.Func[In, Out]) (h hooks.Hooks) {
+		*field(&h) = f
+		return h
+	}
+	return gateCase{
+		gate: c.Gate, question: func() *pluginv1.EvaluateRequest { return c.Ask(in) },
+		ask:   func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error { return askOnce(ctx, a, *field(&h), in) },
+		funcs: func(n int) hooks.Hooks { return with(passes[In](n, goOn)) },
+		plain: func(do func()) hooks.Hooks {
+			return with(func(context.Context, In) (Out, error) {
+				do()
+				return goOn, nil
+			})
 		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeInput: passes[hooks.BeforeInput](n, hooks.BeforeInputResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateBeforeRunStart, when: `system.contains("zebra")`, refuse: "block", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeRunStart, hooks.BeforeRunStart{System: "Answer briefly.", Messages: askedMessages, Tools: []string{toolName}})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeRunStart: passes[hooks.BeforeRunStart](n, hooks.BeforeRunStartResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateTransformContext, when: `messages.exists(m, m.text.contains("zebra"))`, refuse: "block", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.TransformContext, hooks.TransformContext{Turn: 1, Attempt: 1, Messages: askedMessages})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{TransformContext: passes[hooks.TransformContext](n, hooks.TransformContextResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateBeforeProviderHeaders, when: `"Zebra" in headers`, refuse: "block",
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeProviderHeaders, hooks.BeforeProviderHeaders{Turn: 1, Attempt: 1, Model: modelName, Headers: askedHeaders})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeProviderHeaders: passes[hooks.BeforeProviderHeaders](n, hooks.BeforeProviderHeadersResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateBeforeProviderRequest, when: "has(body.zebra)", refuse: "block",
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeProviderRequest, hooks.BeforeProviderRequest{Turn: 1, Attempt: 1, Model: modelName, Body: askedBody})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeProviderRequest: passes[hooks.BeforeProviderRequest](n, hooks.BeforeProviderRequestResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateAfterProviderResponse, when: "status == 418", refuse: "block",
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.AfterProviderResponse, hooks.AfterProviderResponse{Turn: 1, Attempt: 1, Model: modelName, Status: 200, Headers: askedHeaders})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{AfterProviderResponse: passes[hooks.AfterProviderResponse](n, hooks.AfterProviderResponseResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateBeforeToolCall, when: `call.arguments.city == "Zebra"`, refuse: "block", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeToolCall, hooks.BeforeToolCall{Turn: 1, Revision: 1, Call: askedCall})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeToolCall: passes[hooks.BeforeToolCall](n, hooks.BeforeToolCallResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateBeforeExecute, when: `call.arguments.city == "Zebra"`, refuse: "block", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.BeforeExecute, hooks.BeforeExecute{Turn: 1, Attempt: 1, Call: askedCall})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{BeforeExecute: passes[hooks.BeforeExecute](n, hooks.BeforeExecuteResult{Action: hooks.ActionContinue})}
-		},
-	},
-	{
-		gate: hooks.GateAfterToolCall, when: `content.contains("zebra")`, refuse: "withhold", inRuns: true,
-		ask: func(ctx context.Context, a *hooks.Asker, h hooks.Hooks) error {
-			return askOnce(ctx, a, h.AfterToolCall, hooks.AfterToolCall{Turn: 1, Attempt: 1, Call: askedCall, Content: toolResult})
-		},
-		funcs: func(n int) hooks.Hooks {
-			return hooks.Hooks{AfterToolCall: passes[hooks.AfterToolCall](n, hooks.AfterToolCallResult{Action: hooks.ActionContinue})}
-		},
-	},
+	}
+}
+
+func (g gateCase) ruled(when, refuse string, inRuns bool) gateCase {
+	g.when, g.refuse, g.inRuns = when, refuse, inRuns
+	return g
 }
 
 // What is asked about where no run asks: of the sizes of the reference run.
 var (
+	askedRun = hooks.RunRef{
+		TenantID: tenantID, SessionID: "019ad2b0-9d3c-7b52-8f3e-5f0f5a6c1d2e", RunID: "019ad2b0-9d3d-7c10-9a41-0c6e7b8d9f01", Agent: agentName,
+	}
 	askedMessages = []hooks.Message{{Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: userText}}}}
 	askedCall     = hooks.ToolCall{ID: "call", Name: toolName, Arguments: toolArguments}
 	askedHeaders  = []hooks.Header{{Name: "Accept", Value: "text/event-stream"}, {Name: "Content-Type", Value: "application/json"}}

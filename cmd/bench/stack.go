@@ -93,7 +93,7 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 		runs = unrecorded{s.store}
 	}
 	s.commands = &loop.Commands{
-		Log: runs, Agents: []string{agentName, demoAgent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
+		Log: runs, Agents: []string{agentName, demoAgent, guardedAgent}, Hooks: all, Asker: asker, NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
 	if cfg.idle {
 		return s, nil
@@ -102,8 +102,10 @@ func startStack(ctx context.Context, cfg stackConfig) (_ *stack, err error) {
 	if cfg.agent != nil {
 		cfg.agent(&agent)
 	}
+	guarded := agent
+	guarded.Name = guardedAgent
 	engine := &loop.Engine{
-		Log: runs, Agents: map[string]loop.Agent{agentName: agent}, Hooks: all, Observers: cfg.observers, Asker: asker,
+		Log: runs, Agents: map[string]loop.Agent{agentName: agent, guardedAgent: guarded}, Hooks: all, Observers: cfg.observers, Asker: asker,
 		NewID: newID, Now: time.Now, Logger: cfg.log,
 	}
 	w, err := worker.New(worker.Config{
@@ -158,29 +160,44 @@ func (s *stack) ended(_ context.Context, end hooks.RunEnd) {
 
 // play starts a run in a session and returns when its end is durable.
 func (s *stack) play(ctx context.Context, sessionID string) error {
+	end, err := s.playWith(ctx, agentName, sessionID)
+	if err == nil && end.Status != string(loop.RunCompleted) {
+		err = fmt.Errorf("a run has not completed: it is %s, %s", end.Status, end.Reason)
+	}
+	return err
+}
+
+// playWith is play with any agent and any end.
+func (s *stack) playWith(ctx context.Context, agent, sessionID string) (hooks.RunEnd, error) {
 	ended := make(chan hooks.RunEnd, 1)
 	s.ends.Store(sessionID, ended)
-	if _, err := s.commands.StartRun(ctx, loop.StartRun{TenantID: tenantID, SessionID: sessionID, Text: userText, Actor: actor}); err != nil {
-		return fmt.Errorf("start a run: %w", err)
+	if _, err := s.commands.StartRun(ctx, loop.StartRun{TenantID: tenantID, SessionID: sessionID, Agent: agent, Text: userText, Actor: actor}); err != nil {
+		return hooks.RunEnd{}, fmt.Errorf("start a run: %w", err)
 	}
 	select {
 	case end := <-ended:
-		if end.Status != string(loop.RunCompleted) {
-			return fmt.Errorf("a run has not completed: it is %s, %s", end.Status, end.Reason)
-		}
-		return nil
+		return end, nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return hooks.RunEnd{}, ctx.Err()
 	}
+}
+
+// session makes one.
+func (s *stack) session(ctx context.Context) (string, error) {
+	ref, err := s.commands.CreateSession(ctx, loop.CreateSession{TenantID: tenantID, Actor: actor})
+	if err != nil {
+		return "", fmt.Errorf("create a session: %w", err)
+	}
+	return ref.SessionID, nil
 }
 
 // playAlone is play in a session of its own.
 func (s *stack) playAlone(ctx context.Context) error {
-	ref, err := s.commands.CreateSession(ctx, loop.CreateSession{TenantID: tenantID, Actor: actor})
+	id, err := s.session(ctx)
 	if err != nil {
-		return fmt.Errorf("create a session: %w", err)
+		return err
 	}
-	return s.play(ctx, ref.SessionID)
+	return s.play(ctx, id)
 }
 
 // seedSessions makes sessions, through a store of their own.
@@ -192,8 +209,8 @@ func seedSessions(ctx context.Context, url string, n int) (ids []string, err err
 	defer func() { err = errors.Join(err, s.stop()) }()
 	ids = make([]string, n)
 	return ids, each(ctx, 128, n, func(ctx context.Context, i int) error {
-		ref, err := s.commands.CreateSession(ctx, loop.CreateSession{TenantID: tenantID, Actor: actor})
-		ids[i] = ref.SessionID
+		id, err := s.session(ctx)
+		ids[i] = id
 		return err
 	})
 }

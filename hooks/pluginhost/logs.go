@@ -22,8 +22,8 @@ const (
 	lineBurst = 200
 	lineRate  = 50
 	// readBurst bytes at once, and readRate a second, are read of what a process
-	// prints. One that prints more waits for that: reading without end takes a core of
-	// the host, and most of it is thrown away.
+	// prints. One that prints more waits for that: reading without end takes as much of
+	// the machine as it can get, and most of what was read is thrown away.
 	readBurst = 32 << 20
 	readRate  = 8 << 20
 )
