@@ -48,6 +48,7 @@ type hub struct {
 	logger *slog.Logger
 	look   chan struct{} // asks for a poll now
 	closed chan struct{}
+	stirs  stirs
 
 	mu     sync.Mutex
 	topics map[string]*topic // by session id
@@ -144,6 +145,7 @@ func (h *hub) handOn(batch []committed) {
 			t.commit(c)
 		}
 	}
+	h.stirs.stir()
 }
 
 // announced takes in what another process says that it committed.
@@ -155,7 +157,10 @@ func (h *hub) announced(sessionID string, head int64) {
 }
 
 // lookNow asks for a poll, when announcements may have been missed.
-func (h *hub) lookNow() { nudge(h.look) }
+func (h *hub) lookNow() {
+	nudge(h.look)
+	h.stirs.stir()
+}
 
 // run polls until ctx ends: the floor under every kind of signal.
 func (h *hub) run(ctx context.Context) {

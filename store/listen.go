@@ -124,6 +124,7 @@ func (l *listener) heard(payload string) {
 	if from == l.self {
 		return
 	}
+	l.hub.stirs.stir()
 	for pair := range strings.FieldsSeq(list) {
 		if pair == everything {
 			l.hub.lookNow()

@@ -20,9 +20,11 @@ const ownSession = `JOIN agentd.sessions AS s
 	ON s.id = c.session_id AND s.append_id = c.append_id AND s.xmin = pg_catalog.pg_current_xact_id()::xid`
 
 const (
+	// Where no plugin listens, looking for one is all that it costs.
 	insertEvents = `
-INSERT INTO agentd.events (session_id, seq, tenant_id, run_id, turn_no, type, payload, actor_kind, actor_id, at, append_id)
-SELECT s.id, c.seq, s.tenant_id, c.run_id, c.turn_no, c.type, c.payload::json, c.actor_kind, c.actor_id, c.at, c.append_id
+INSERT INTO agentd.events (session_id, seq, tenant_id, run_id, turn_no, type, payload, actor_kind, actor_id, at, append_id, xid)
+SELECT s.id, c.seq, s.tenant_id, c.run_id, c.turn_no, c.type, c.payload::json, c.actor_kind, c.actor_id, c.at, c.append_id,
+	CASE WHEN c.type IN (` + toldTypes + `) AND EXISTS (SELECT FROM agentd.plugin_cursors) THEN pg_catalog.pg_current_xact_id() END
 FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::uuid[], $5::integer[], $6::text[], $7::text[], $8::text[], $9::text[], $10::timestamptz[])
 	AS c (session_id, append_id, seq, run_id, turn_no, type, payload, actor_kind, actor_id, at)
 ` + ownSession

@@ -117,7 +117,7 @@ const readerRole = "agentd_reader"
 // is hidden from agentd_reader; views are made for people, and all visible.
 var readable = []string{
 	"tenants", "sessions", "events", "runs", "turns", "messages", "tool_calls", "workers", "memories",
-	"approvals", "hook_decisions", "hook_payloads", "hook_sets", "hook_set_loads", "tombstones", "pauses", "emission_order",
+	"approvals", "hook_decisions", "hook_payloads", "hook_sets", "hook_set_loads", "tombstones", "pauses", "emission_order", "plugin_cursors",
 	"goose_db_version", "river_migration", // what a command asks first
 }
 
