@@ -131,7 +131,8 @@ func (n node) run(ctx context.Context) (err error) {
 	}
 	tools = append(tools, extraTools...)
 	runs := &pluginRuns{}
-	plugins := newPlugins(n.plugins, runs, reservedTools(tools), n.log)
+	process := newProcess()
+	plugins := newPlugins(n.plugins, runs, store.NewNotices(log, process), reservedTools(tools), n.log)
 	defer func() {
 		ctx, cancel := stopping(ctx, limit)
 		defer cancel()
@@ -141,7 +142,7 @@ func (n node) run(ctx context.Context) (err error) {
 	if err := plugins.load(ctx, n.gates.first.plugins, true); err != nil {
 		return err
 	}
-	reload := &reloader{config: n.gates.config, sets: log, process: newProcess(), into: inForce, plugins: plugins, log: n.log}
+	reload := &reloader{config: n.gates.config, sets: log, process: process, into: inForce, plugins: plugins, log: n.log}
 	if err := reload.load(ctx, n.gates.first, store.LoadStart); err != nil {
 		return err
 	}

@@ -81,6 +81,8 @@ type plugins struct {
 	log   *slog.Logger
 	// runs answers what plugins ask about runs.
 	runs pluginhost.Runs
+	// notices are what they are told.
+	notices pluginhost.Notices
 	// reserved are names that their tools do not have.
 	reserved []string
 	// changed has a value if the hooks of plugins may be other ones than before.
@@ -94,6 +96,7 @@ type plugins struct {
 	service *pluginhost.Service
 	// host is nil as long as there was no plugin.
 	host     *pluginhost.Host
+	notifier *pluginhost.Notifier
 	problems []pluginhost.Problem
 	// found are the ids of those that are on disk, settings what the config file says of
 	// plugins.
@@ -104,8 +107,8 @@ type plugins struct {
 	generation int
 }
 
-func newPlugins(flags pluginRunFlags, runs pluginhost.Runs, reserved []string, log *slog.Logger) *plugins {
-	return &plugins{flags: flags, runs: runs, reserved: reserved, log: log, changed: make(chan struct{}, 1), reloads: make(chan chan error)}
+func newPlugins(flags pluginRunFlags, runs pluginhost.Runs, notices pluginhost.Notices, reserved []string, log *slog.Logger) *plugins {
+	return &plugins{flags: flags, runs: runs, notices: notices, reserved: reserved, log: log, changed: make(chan struct{}, 1), reloads: make(chan chan error)}
 }
 
 // load looks for plugins and loads what there is, with these settings. At the start those that do not come
@@ -134,6 +137,7 @@ func (p *plugins) load(ctx context.Context, settings pluginSettings, first bool)
 		}
 		first = true
 	}
+	defer p.look()
 	if first {
 		if err := host.Start(ctx, bundles); err != nil {
 			if ctx.Err() != nil {
@@ -170,6 +174,7 @@ func (p *plugins) start() (*pluginhost.Host, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.host, p.service = host, service
+	p.notifier = pluginhost.NewNotifier(pluginhost.NotifierConfig{Notices: p.notices, Acquire: host.Acquire, Log: p.log})
 	return host, nil
 }
 
@@ -178,6 +183,17 @@ func (p *plugins) told(*pluginhost.Plugin) {
 	select {
 	case p.changed <- struct{}{}:
 	default:
+	}
+	p.look()
+}
+
+// look has those be told what happens that want to be.
+func (p *plugins) look() {
+	p.mu.Lock()
+	notifier := p.notifier
+	p.mu.Unlock()
+	if notifier != nil {
+		notifier.Look()
 	}
 }
 
@@ -212,11 +228,12 @@ func (p *plugins) hold(settings pluginSettings) heldPlugins {
 // stop ends the plugins: gently, as long as ctx lasts.
 func (p *plugins) stop(ctx context.Context) error {
 	p.mu.Lock()
-	host, service := p.host, p.service
+	host, service, notifier := p.host, p.service, p.notifier
 	p.mu.Unlock()
 	if host == nil {
 		return nil
 	}
+	notifier.Stop() // it calls them
 	err := host.Close(ctx)
 	service.Stop()
 	return err

@@ -23,6 +23,9 @@ const testPluginRole = "test-plugin"
 
 // bePlugin is a plugin that is asked about calls of memory_write.
 func bePlugin(id, version, does string) int {
+	if notes, listens := strings.CutPrefix(does, "listen="); listens {
+		return beListener(id, version, notes)
+	}
 	var handed struct{ Word *string }
 	config := plugin.Config{
 		ID: id, Version: version,

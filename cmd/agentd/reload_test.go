@@ -361,7 +361,7 @@ func TestLoadsWhileHooksAreAskedAreWhole(t *testing.T) {
 func TestPluginsThatWereLoadedForAConfigAreAskedByIt(t *testing.T) {
 	t.Parallel()
 	r := newReloading(t)
-	r.plugins = newPlugins(pluginRunFlags{}, nil, nil, r.reloader.log)
+	r.plugins = newPlugins(pluginRunFlags{}, nil, nil, nil, r.reloader.log)
 	r.write("agentd.yaml", twoFiles+"plugins:\n  a: {disabled: true}\n")
 	r.write("r.yaml", "rules:"+shopRule("second"))
 	c, err := r.config.read()
