@@ -143,7 +143,7 @@ func (p *plugins) load(ctx context.Context, settings pluginSettings, first bool)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			p.log.Error("plugins are down: gates are closed where they would be asked", "error", err)
+			p.log.Error("plugins are down: gates are closed where they would be asked, unless the config says otherwise of them", "error", err)
 		}
 		return nil
 	}
