@@ -36,12 +36,14 @@ func bePlugin(id, version, does string) int {
 			return nil
 		},
 		On: map[hooks.Gate]plugin.On{hooks.GateBeforeToolCall: {Tools: []string{"memory_write"}}},
-		Hooks: hooks.Hooks{BeforeToolCall: func(context.Context, hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
+		Hooks: hooks.Hooks{BeforeToolCall: func(ctx context.Context, _ hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			switch does {
 			case "exit":
 				os.Exit(3) //nolint:revive // a plugin that ends in a call
 			case "stop":
 				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+				<-ctx.Done() // this thread may go on for a moment
+				return hooks.BeforeToolCallResult{}, ctx.Err()
 			case "word":
 				return hooks.BeforeToolCallResult{Action: hooks.ActionBlock, Reason: hooks.Reason{Code: "no", Text: "The word is " + *handed.Word + "."}}, nil
 			case "block":
