@@ -21,10 +21,14 @@ import (
 // it are the plugin's id and version, and what it does.
 const testPluginRole = "test-plugin"
 
-// bePlugin is a plugin that is asked about calls of memory_write.
+// bePlugin is a plugin that is asked about calls of memory_write, or one of those that
+// are odd.
 func bePlugin(id, version, does string) int {
 	if notes, listens := strings.CutPrefix(does, "listen="); listens {
 		return beListener(id, version, notes)
+	}
+	if be, ok := oddPlugins[does]; ok {
+		return be(id, version)
 	}
 	var handed struct{ Word *string }
 	config := plugin.Config{
@@ -87,8 +91,9 @@ func (d pluginDirs) env() []string {
 	return []string{"AGENTD_PLUGIN_DIR=" + d.plugins, "AGENTD_PLUGIN_RUN_DIR=" + d.run}
 }
 
-// put installs a plugin that is this binary, or replaces it.
-func (d pluginDirs) put(t *testing.T, id, version, does string) {
+// put installs a plugin that is this binary, or replaces it. More are lines of its
+// manifest.
+func (d pluginDirs) put(t *testing.T, id, version, does string, more ...string) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -99,8 +104,8 @@ func (d pluginDirs) put(t *testing.T, id, version, does string) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{
-		"plugin.yaml": fmt.Sprintf("id: %s\nversion: '%s'\nexec: run.sh\nprotocol: 1\n", id, version),
-		"run.sh":      fmt.Sprintf("#!/bin/sh\nexec '%s' %s %s %s %s\n", self, testPluginRole, id, version, does),
+		"plugin.yaml": fmt.Sprintf("id: %s\nversion: '%s'\nexec: run.sh\nprotocol: 1\n%s\n", id, version, strings.Join(more, "\n")),
+		"run.sh":      fmt.Sprintf("#!/bin/sh\nexport GORACE=atexit_sleep_ms=0\nexec '%s' %s %s %s %s\n", self, testPluginRole, id, version, does),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)

@@ -140,8 +140,20 @@ func rounded[T any](quick, full T) T {
 
 func (s *stack) inOrder(t *testing.T, a arrangement) {
 	t.Helper()
+	s.judges(t, a, a.hooks(t))
+}
+
+// roleRows are the rows of [rolePolicies], whose hooks have ids that begin with the role.
+func roleRows(t *testing.T, db *storetest.DB, session string) []string {
+	t.Helper()
+	return rowsAt(t, db, session, `position || '/' || chain_length, upper(left(hook_id, 1)), action, coalesce(reason_code, '-'), fields_changed, effective, coalesce(patch::text, '-')`)
+}
+
+// judges has the hooks of an arrangement judge a call.
+func (s *stack) judges(t *testing.T, a arrangement, h hooks.Hooks) {
+	t.Helper()
 	rows, question, denied := a.expected()
-	p := s.newPoliced(t, a.hooks(t), [2]string{toolBook, `{"zone":"CET"}`})
+	p := s.newPoliced(t, h, [2]string{toolBook, `{"zone":"CET"}`})
 	run := p.goes()
 	if denied {
 		if got := p.toldAt(1); run.Status != loop.RunCompleted || len(p.all()) != 0 || got[0].Reason != hooks.ReasonBlocked || got[0].Content != "This call was blocked and not run: Not in UTC." {
@@ -153,7 +165,7 @@ func (s *stack) inOrder(t *testing.T, a arrangement) {
 			t.Errorf("%s: approved, and the tool ran with %q, the model is told %+v", a, p.all(), got)
 		}
 	}
-	got := rowsAt(t, s.db, p.job.SessionID, `position || '/' || chain_length, hook_id, action, coalesce(reason_code, '-'), fields_changed, effective, coalesce(patch::text, '-')`)
+	got := roleRows(t, s.db, p.job.SessionID)
 	if !slices.Equal(got, rows) {
 		t.Errorf("%s: ledger\n%s\nwant\n%s", a, strings.Join(got, "\n"), strings.Join(rows, "\n"))
 	}

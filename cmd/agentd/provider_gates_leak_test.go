@@ -56,6 +56,9 @@ func spender() hooks.Hooks {
 			mu.Lock()
 			want := wants[in.SessionID]
 			mu.Unlock()
+			if _, also, ok := strings.Cut(want, tellAnd); ok {
+				want = also
+			}
 			return spend(ctx, want)
 		}),
 	}

@@ -61,6 +61,8 @@ type Service struct {
 	address string
 	server  *grpc.Server
 	serving sync.WaitGroup
+	// keepers are those of the processes that were greeted, by the number of the process.
+	keepers map[int64]int
 }
 
 var _ pluginv1.HostServiceServer = (*Service)(nil)
@@ -68,7 +70,7 @@ var _ pluginv1.HostServiceServer = (*Service)(nil)
 // NewService makes one that does not listen yet. Its Greet and Gone are for a
 // [Config].
 func NewService(c ServiceConfig) *Service {
-	s := &Service{config: c}
+	s := &Service{config: c, keepers: map[int64]int{}}
 	s.tools.reserved, s.tools.compile = c.Reserved, c.CompileSchema
 	return s
 }
@@ -89,7 +91,7 @@ func (s *Service) Start(dir string) error {
 		return fmt.Errorf("listen for plugins: %w", err)
 	}
 	server := grpc.NewServer(
-		grpc.ForceServerCodecV2(wire.Bounded()), grpc.MaxRecvMsgSize(wire.MaxHostRequest), grpc.MaxSendMsgSize(wire.MaxHostReply),
+		grpc.Creds(newPeers()), grpc.ForceServerCodecV2(wire.Bounded()), grpc.MaxRecvMsgSize(wire.MaxHostRequest), grpc.MaxSendMsgSize(wire.MaxHostReply),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeader), grpc.UnaryInterceptor(s.admit),
 	)
 	pluginv1.RegisterHostServiceServer(server, s)
@@ -131,6 +133,7 @@ func (s *Service) caller(plugins []*Plugin) *Caller {
 func (s *Service) Greet(ctx context.Context, p *Process) (*pluginv1.BootstrapResponse, error) {
 	s.mu.Lock()
 	address := s.address
+	s.keepers[p.Number()] = p.run.keeperPID()
 	s.mu.Unlock()
 	m := p.Manifest()
 	token := s.tokens.greet(p.Number())
@@ -153,6 +156,9 @@ func (s *Service) Greet(ctx context.Context, p *Process) (*pluginv1.BootstrapRes
 
 // Gone is that of [Config]: it withdraws what the process was given.
 func (s *Service) Gone(p *Process) {
+	s.mu.Lock()
+	delete(s.keepers, p.Number())
+	s.mu.Unlock()
 	s.tokens.gone(p.Number())
 	s.tools.gone(p.Number())
 }
@@ -168,7 +174,7 @@ func (s *Service) admit(ctx context.Context, q any, _ *grpc.UnaryServerInfo, han
 	}
 	p, good, left := s.tokens.use(shown[0])
 	switch {
-	case !good:
+	case !good || !s.from(ctx, p.process):
 		return nil, status.Error(codes.Unauthenticated, "the token is none, or its call has ended")
 	case !left:
 		return nil, status.Errorf(codes.ResourceExhausted, "the host answers %d calls while it waits for one", maxCallbacks)

@@ -13,8 +13,7 @@ const maxCallbacks = 256
 
 // pass is what a token stands for.
 type pass struct {
-	// process is the one that was given the token. There is no way to tell who shows
-	// it: the token is a secret of the process.
+	// process is the one that was given the token, and may show it: see Service.from.
 	process int64
 	// run is what the plugin is being asked about; RunID is "" where there is no run.
 	// It is the zero value of the token of Bootstrap.

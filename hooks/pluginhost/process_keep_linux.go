@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -57,13 +56,7 @@ func dup2(from, to int) error { return unix.Dup3(from, to, 0) }
 func children() []int {
 	var out []int
 	for _, pid := range processes() {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			continue
-		}
-		// pid (name) state ppid …, and the name may hold spaces and brackets.
-		rest := string(stat)[strings.LastIndexByte(string(stat), ')')+1:]
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+		if parent(pid) == os.Getpid() {
 			out = append(out, pid)
 		}
 	}

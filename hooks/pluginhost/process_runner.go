@@ -153,6 +153,14 @@ func (s *supervised) reap() {
 	}
 }
 
+// keeperPID is the keeper of a process that runs, 0 if there is none.
+func (s *supervised) keeperPID() int {
+	if s.keeper == nil {
+		return 0
+	}
+	return s.keeper.Process.Pid
+}
+
 // cause says how the plugin has ended.
 func (r keepReport) cause() error {
 	if r.Signal != 0 {
