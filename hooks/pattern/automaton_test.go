@@ -71,7 +71,7 @@ func TestWhatIsRememberedChangesNothing(t *testing.T) {
 	t.Parallel()
 	n := 200
 	if fullSize {
-		n = 200_000
+		n = 40_000
 	}
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
