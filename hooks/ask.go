@@ -30,6 +30,9 @@ type Verdict[In any] struct {
 	Outcome Outcome
 	// Reply is the answer to a handled input.
 	Reply string
+	// Narrowed are the tools that hooks have left the run, in the order of the chain:
+	// see [NarrowTools].
+	Narrowed []Narrowing
 }
 
 // Asker asks hooks on behalf of one process. The zero value is ready. It is
@@ -115,6 +118,9 @@ type asked[In Input[In, Out], Out Result] struct {
 
 	out Out
 	err error
+	// narrowed says that the hook has said which tools are left, and left is those.
+	left     []string
+	narrowed bool
 }
 
 // taken is what became of one hook's answer.
@@ -146,7 +152,9 @@ func (s *asking[In, Out]) ask(ctx context.Context, index int, h *hook[In, Out]) 
 
 func (a *asked[In, Out]) call(ctx context.Context, asker *Asker) {
 	d, start := &a.decision, asker.now()
+	ctx, tools := hearing(ctx, a.hook.Gate)
 	a.out, d.Queue, a.err = call(WithDecisionID(ctx, d.ID), asker, a.hook, a.value.clone())
+	a.left, a.narrowed = tools.Take()
 	end := asker.now()
 	d.At, d.Latency = end.UTC().Truncate(time.Microsecond), end.Sub(start)
 }
@@ -176,6 +184,9 @@ func (s *asking[In, Out]) complete(a *asked[In, Out]) {
 	s.verdict.Value = left
 	if encoded != nil {
 		s.encoded = encoded
+	}
+	if a.narrowed && t.failure == nil {
+		s.verdict.Narrowed = append(s.verdict.Narrowed, Narrowing{HookID: d.HookID, DecisionID: d.ID, Tools: a.left})
 	}
 	s.raise(*d, reason, cleanText(t.answer.reply))
 }

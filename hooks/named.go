@@ -214,6 +214,10 @@ func alone[In Input[In, Out], Out Result](ctx context.Context, f Func[In, Out], 
 	if v.Action == ActionAsk && len(v.Changed) > 0 {
 		return none, errBoth
 	}
+	for _, n := range v.Narrowed {
+		// Where nobody hears it, it was nobody's to say.
+		_ = NarrowTools(ctx, n.Tools)
+	}
 	return in.merge(v), nil
 }
 
