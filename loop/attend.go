@@ -132,6 +132,9 @@ func (r *runner) attend(ctx context.Context, ask func(context.Context) error) er
 		case x := <-r.returns:
 			// That another tool ran is durable before anybody ponders on.
 			err = r.heard(ctx, x)
+		case <-r.news:
+			r.told()
+			err = r.record(ctx)
 		case reached := <-r.wake:
 			err = r.woken(ctx, reached)
 		case <-r.recheck:

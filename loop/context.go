@@ -34,22 +34,14 @@ func modelContext(agent Agent, s State, r Run) (system string, messages []hooks.
 	return system, messages
 }
 
-// tools are the agent's tools that the run may call.
-func (r Run) tools(agent Agent) []Tool {
-	if r.Prepared == nil || r.Prepared.Tools == nil {
-		return agent.Tools
-	}
-	return slices.DeleteFunc(slices.Clone(agent.Tools), func(t Tool) bool {
-		return !slices.Contains(*r.Prepared.Tools, t.Spec().Name)
-	})
+// away reports whether models are not told of t now.
+func away(t Tool) bool {
+	a, ok := t.(Available)
+	return ok && !a.Available()
 }
 
 // present are those of tools that models are told of now.
 func present(tools []Tool) []Tool {
-	away := func(t Tool) bool {
-		a, ok := t.(Available)
-		return ok && !a.Available()
-	}
 	if !slices.ContainsFunc(tools, away) {
 		return tools
 	}

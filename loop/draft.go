@@ -55,6 +55,8 @@ func (d *draft) add(payloads ...event.Payload) {
 		switch q := p.(type) {
 		case event.TurnStarted:
 			s.Turn = t.No + 1
+		case event.ToolsNarrowed:
+			s.Turn = t.No
 		case event.AssistantCompleted:
 			q.FirstSeq = t.FirstSeq
 			p = q

@@ -27,6 +27,9 @@ type execution struct {
 	// cut says that the tool had been told to stop by then: an error may mean
 	// no more than that.
 	cut bool
+	// left are the tools that it leaves the run, if it has narrowed them.
+	left     []string
+	narrowed bool
 }
 
 // runTools runs the calls side by side and makes each outcome durable as it
@@ -37,8 +40,9 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 	toolCtx, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan execution, len(cleared))
-	r.returns, r.open = ended, len(cleared)
+	r.returns, r.open, r.news = ended, len(cleared), make(chan struct{}, 1)
 	defer func() { r.returns, r.unreviewed = nil, nil }()
+	defer r.untold()
 	for _, cl := range cleared {
 		c := cl.call
 		if h := r.asks.Hooks.OnToolExecutionStart; h != nil {
@@ -46,11 +50,12 @@ func (r *runner) runTools(ctx context.Context, cleared []clearance) error {
 				h(ctx, hooks.ToolExecutionStart{RunRef: r.ref(), Turn: t.No, Attempt: c.Attempt, Call: c.ToolCall})
 			})
 		}
+		callCtx, says := r.telling(toolCtx, c)
 		go func() {
 			// What stands if the tool ends this goroutine instead of returning.
 			x := execution{call: c, err: errBrokeOff}
 			defer func() { ended <- x }()
-			x = r.dispatch(toolCtx, cl)
+			x = r.dispatch(callCtx, cl, says)
 		}()
 	}
 	err := r.followTools(ctx)
@@ -102,6 +107,9 @@ func (r *runner) hear(ctx context.Context) error {
 			return ctx.Err()
 		}
 		return r.heard(ctx, x)
+	case <-r.news:
+		r.told()
+		return nil
 	case reached := <-r.wake:
 		return r.woken(ctx, reached)
 	case <-r.recheck:
@@ -148,8 +156,15 @@ type outcome struct {
 // once it is durable that the tool ran.
 func (r *runner) heard(ctx context.Context, x execution) error {
 	r.open--
+	r.lastOf(x.call)
 	ran, res := r.executed(x)
 	r.facts = append(r.facts, ran)
+	if x.err == nil && x.narrowed {
+		if p, changes := r.left(r.run(), x.left); changes {
+			p.By, p.CallID = x.call.Name, x.call.ID
+			r.facts = append(r.facts, p)
+		}
+	}
 	if r.asks.Hooks.AfterToolCall == nil {
 		r.facts = append(r.facts, r.noted(res))
 		return nil
@@ -173,7 +188,7 @@ func (r *runner) reviewNext(ctx context.Context) error {
 }
 
 // dispatch is the only place that enters a tool.
-func (r *runner) dispatch(ctx context.Context, cl clearance) (x execution) {
+func (r *runner) dispatch(ctx context.Context, cl clearance, says *telling) (x execution) {
 	c, tool := cl.call, cl.tool
 	x.call = c
 	defer func() {
@@ -185,9 +200,10 @@ func (r *runner) dispatch(ctx context.Context, cl clearance) (x execution) {
 	crash(PointToolExecuting)
 	x.out, x.err = tool.Call(ctx, ToolInput{
 		CallID: c.ID, Attempt: c.Attempt, TenantID: r.job.TenantID, SessionID: r.job.SessionID, RunID: r.job.RunID,
-		Agent: cl.agent, Arguments: json.RawMessage(c.Arguments),
+		Agent: cl.agent, Arguments: json.RawMessage(c.Arguments), Progress: says.say,
 	})
 	x.cut = ctx.Err() != nil
+	x.left, x.narrowed = says.left.Take()
 	return x
 }
 

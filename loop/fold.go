@@ -169,6 +169,8 @@ func (r Run) apply(e event.Event, p event.Payload) Run {
 		r.HeldSince, r.Retrying = e.At, false
 	case event.RunPrepared:
 		r.Prepared = &p
+	case event.ToolsNarrowed:
+		r.Narrowed = r.narrowed(e.Turn, p.Tools)
 	case event.RunSuspended:
 		r.WorkerID, r.ReleasedFor = "", ""
 		r = r.letGo(e.At)

@@ -28,6 +28,7 @@ func anyEvent(t *rapid.T) event.Event {
 		"lane": rapid.SampledFrom([]stream.Lane{stream.LaneText, stream.LaneReasoning, "odd"}).Draw(t, "lane"), "block_id": id.Draw(t, "block"),
 		"cause": rapid.SampledFrom([]string{"worker_dead", event.QueuedForRetry}).Draw(t, "cause"), "title": rapid.String().Draw(t, "title"),
 		"edited_arguments": rapid.SampledFrom([]*string{nil, new("{}"), new(`{"n":2}`)}).Draw(t, "edited"),
+		"tools":            rapid.SliceOfN(id, 0, 3).Draw(t, "tools"),
 		"metadata":         map[string]any{"k": "v"}, "from_message_id": id.Draw(t, "from"), "message_ids": rapid.SliceOfN(id, 0, 2).Draw(t, "replaced"), "parts": []hooks.Part{{Type: hooks.PartText, Text: "x"}, {Type: hooks.PartToolCall}},
 	}
 	raw, err := json.Marshal(fields)

@@ -82,6 +82,7 @@ func (r *runner) passRun(ctx context.Context, d *draft, st *step, agent Agent) (
 	if r.prep != nil {
 		d.add(*r.prep)
 	}
+	r.narrow(d, said.verdict.Narrowed)
 	if h := r.asks.Hooks.OnRunStart; h != nil && !r.begun {
 		r.begun = true
 		r.notify("OnRunStart", func() { h(ctx, hooks.RunStart{RunRef: r.ref()}) })
@@ -178,6 +179,7 @@ func (r *runner) passModel(ctx context.Context, d *draft, st *step, agent Agent)
 	for _, tool := range r.context.tools {
 		req.Tools = append(req.Tools, tool.Spec().Name)
 	}
+	r.narrow(d, said.verdict.Narrowed)
 	d.add(req)
 	d.decide(decisions)
 	return nil

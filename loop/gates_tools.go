@@ -125,9 +125,11 @@ func (r *runner) passProposed(ctx context.Context, d *draft, agent Agent, t Turn
 		return nil, err
 	}
 	v := said.verdict
-	switch {
-	case v.Action == hooks.ActionTerminate:
+	if v.Action == hooks.ActionTerminate {
 		return &said, nil
+	}
+	r.narrow(d, v.Narrowed)
+	switch {
 	case v.Action == hooks.ActionBlock:
 		r.block(d, c, string(hooks.GateBeforeToolCall), v.Reason)
 		d.decide(said.decisions)
@@ -185,6 +187,7 @@ func (r *runner) clear(ctx context.Context, d *draft, t Turn, c Call, tool Tool,
 	if err != nil {
 		return err
 	}
+	r.narrow(d, said.verdict.Narrowed)
 	if said.verdict.Action == hooks.ActionBlock {
 		r.block(d, c, string(hooks.GateBeforeExecute), said.verdict.Reason)
 	} else {
@@ -279,6 +282,12 @@ func (r *runner) review(ctx context.Context, c Call, out *event.ToolResult) erro
 		out.Reason = ""
 		if out.IsError {
 			out.Reason = hooks.ReasonToolError
+		}
+	}
+	for _, n := range v.Narrowed {
+		if p, changes := r.left(r.run(), n.Tools); changes {
+			p.By, p.DecisionID = n.HookID, n.DecisionID
+			r.facts = append(r.facts, p)
 		}
 	}
 	r.rulings = append(r.rulings, said.decisions...)

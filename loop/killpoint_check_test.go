@@ -295,8 +295,8 @@ func upToAttempts(t *testing.T, events []event.Event, unknown map[string]hooks.R
 			if field[int](t, e, "attempt") > 1 {
 				continue
 			}
-		case event.TypeToolExecuted, event.TypeToolResult:
-			if unknown[call] != "" || e.Type == event.TypeToolExecuted && field[int](t, e, "attempt") < runs[call] {
+		case event.TypeToolProgress, event.TypeToolExecuted, event.TypeToolResult:
+			if unknown[call] != "" || e.Type != event.TypeToolResult && field[int](t, e, "attempt") < runs[call] {
 				continue
 			}
 		default:

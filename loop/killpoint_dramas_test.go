@@ -24,6 +24,8 @@ type drama struct {
 	timeout time.Duration
 	// slow is a gate whose hooks are always asked about durable facts only.
 	slow hooks.Gate
+	// leaves is what the hook at BeforeToolCall leaves the run of its tools; nil is all.
+	leaves []string
 	// observer sees the answers, if it has an id. There is one other model.
 	observer stream.Registration
 	// before happens while nobody dies.
@@ -41,6 +43,8 @@ type prop struct {
 	name       string
 	idempotent bool
 	takes      time.Duration
+	// says is how far the tool says it is, a second after each other.
+	says []string
 }
 
 const forever = 1000 * time.Hour
@@ -53,32 +57,42 @@ var dramas = []drama{
 	{
 		name: "two parallel tools", plot: "`again` is idempotent, `once` is not. Both take effect at once; `again` returns first.",
 		model: asksFor("again", "once"), acts: []act{starts("hi")},
-		tools: []prop{{"again", true, 5 * time.Millisecond}, {"once", false, 10 * time.Millisecond}},
+		tools: []prop{{name: "again", idempotent: true, takes: 5 * time.Millisecond}, {name: "once", takes: 10 * time.Millisecond}},
 	},
 	{
 		name: "a tool whose output a hook checks", plot: "`pay` is not idempotent, and the hook at `AfterToolCall` is not pure: that the tool ran is durable before it is asked.",
 		model: asksFor("pay"), acts: []act{starts("hi")},
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, slow: hooks.GateAfterToolCall,
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, slow: hooks.GateAfterToolCall,
+	},
+	{
+		name: "tools that a hook takes away", plot: "The hook at `BeforeToolCall` leaves the run only `look`; in the next turn the model calls `pay` all the same.",
+		model: asksInTurn("look", "pay"), acts: []act{starts("hi")}, leaves: []string{"look"},
+		tools: []prop{{name: "look", takes: 5 * time.Millisecond}, {name: "pay"}},
+	},
+	{
+		name: "a tool that says how far it is", plot: "`again` is idempotent, and says so twice.",
+		model: asksFor("again"), acts: []act{starts("hi")},
+		tools: []prop{{name: "again", idempotent: true, takes: 5 * time.Millisecond, says: []string{"half", "nearly"}}},
 	},
 	{
 		name: "a tool that a person approves", plot: "`pay` is not idempotent.",
 		model: asksFor("pay"), acts: []act{starts("hi"), decides(true)},
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
 		name: "a tool that a person denies", plot: "The same call, and the other answer.",
 		model: asksFor("pay"), acts: []act{starts("hi"), decides(false)},
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
 		name: "a tool whose arguments a person edits", plot: "The same call; what runs is what the person gave, which the hooks see first.",
 		model: asksFor("pay"), acts: []act{starts("hi"), editsCall},
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
 		name: "a person who does not answer in time", plot: "The same call; a sweeper notes that the time is over.",
 		model: asksFor("pay"), acts: []act{starts("hi"), expires}, timeout: time.Hour,
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
 		name: "a cancel in an answer", plot: "The model says “once upon” and then nothing more.",
@@ -88,12 +102,12 @@ var dramas = []drama{
 		// Only a tool that may be repeated is still at work after a death.
 		name: "a cancel in a tool", plot: "`once` is not idempotent and has returned; `slow` is, and is at work when the cancel comes.",
 		model: asksFor("once", "slow"), acts: []act{starts("hi"), cancels},
-		tools: []prop{{"once", false, 5 * time.Millisecond}, {"slow", true, forever}},
+		tools: []prop{{name: "once", takes: 5 * time.Millisecond}, {name: "slow", idempotent: true, takes: forever}},
 	},
 	{
 		name: "a cancel while a person is asked", plot: "Nobody decides about `pay`.",
 		model: asksFor("pay"), acts: []act{starts("hi"), cancels},
-		tools: []prop{{"pay", false, 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
+		tools: []prop{{name: "pay", takes: 5 * time.Millisecond}}, permissions: []loop.Permission{{Tools: "pay", Mode: loop.PermissionAsk}},
 	},
 	{
 		name: "a message that is edited", plot: "“hi” was answered, and “hello” takes its place (`replace_from`).",
@@ -154,6 +168,15 @@ func straying(policy stream.StopPolicy) stream.Registration {
 	}))
 	r.OnStop = policy
 	return r
+}
+
+// asksInTurn is a model that calls one of the tools in each turn.
+func asksInTurn(tools ...string) looptest.Model {
+	var answers [][]stream.Chunk
+	for _, n := range tools {
+		answers = append(answers, looptest.Answer(looptest.Text("let me see"), looptest.ToolCall("p-"+n, n, `{}`), looptest.Finish(stream.FinishToolCalls)))
+	}
+	return looptest.Answers(append(answers, looptest.Answer(looptest.Text("done"), looptest.Finish(stream.FinishStop)))...)
 }
 
 // asksFor is a model that says something, calls the tools, and says that it is

@@ -150,6 +150,10 @@ func (k *staged) tool(p prop) loop.Tool {
 		k.mu.Lock()
 		k.entered = append(k.entered, toolEntered{p.name, in.CallID, in.Attempt, k.died, string(in.Arguments)})
 		k.mu.Unlock()
+		for _, text := range p.says {
+			in.Progress(text)
+			pause(ctx, time.Second)
+		}
 		pause(ctx, p.takes)
 		return loop.ToolOutput{Content: p.name + " ran"}, ctx.Err()
 	}}
@@ -177,6 +181,9 @@ func (k *staged) hooks() hooks.Hooks {
 		},
 		BeforeToolCall: func(ctx context.Context, _ hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			ask(ctx, hooks.GateBeforeToolCall)
+			if k.drama.leaves != nil {
+				return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, hooks.NarrowTools(ctx, k.drama.leaves)
+			}
 			return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, nil
 		},
 		BeforeExecute: func(ctx context.Context, _ hooks.BeforeExecute) (hooks.BeforeExecuteResult, error) {

@@ -106,7 +106,8 @@ type Tool interface {
 	Validate(arguments json.RawMessage) error
 	// Call runs the tool. An error is a failed execution, and its text is
 	// shown to the model. Call may be entered again for the same CallID only
-	// if the spec says that the tool is idempotent.
+	// if the spec says that the tool is idempotent. In its ctx
+	// [hooks.NarrowTools] is heard, which counts unless Call returns an error.
 	Call(ctx context.Context, in ToolInput) (ToolOutput, error)
 }
 
@@ -144,6 +145,12 @@ type ToolInput struct {
 	// Arguments are the bytes that the model wrote, validated. An empty text
 	// has become {}.
 	Arguments json.RawMessage
+	// Progress tells people how far the tool is: an event of at most [MaxProgress] bytes,
+	// which no model is told of. It does not wait: of many in short time some are left
+	// out, and the last is kept. Where a hook is asked about the output, the text is
+	// withheld. It may be called from several goroutines, and does nothing once Call has
+	// returned. The loop always sets it.
+	Progress func(text string)
 }
 
 // ToolOutput is what a tool gave back.

@@ -54,6 +54,9 @@ type runner struct {
 	returns    chan execution
 	open       int
 	unreviewed []outcome
+	// tellings are what those that are open say meanwhile, news when they have.
+	tellings []*telling
+	news     chan struct{}
 	// graceEnds is when hooks of a run that has to stop have had their time.
 	graceEnds time.Time
 	// retryIn is how long to wait before the failed model call is made again.

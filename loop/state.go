@@ -103,6 +103,9 @@ type Run struct {
 	Error  string
 	// Prepared is what hooks changed for the whole run; nil for nothing.
 	Prepared *event.RunPrepared
+	// Narrowed are the tools that hooks and tools have left it, in the order of turns,
+	// one of each; nil is whatever else there is.
+	Narrowed []Narrowing
 	// HookSet is the digest that the last claim pinned.
 	HookSet   string
 	CreatedAt time.Time

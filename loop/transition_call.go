@@ -40,6 +40,7 @@ var callTransitions = map[CallStatus]map[event.Type]CallStatus{
 	},
 	CallStarted: {
 		event.TypeToolStarted:  CallStarted, // an idempotent tool, again
+		event.TypeToolProgress: CallStarted,
 		event.TypeToolExecuted: CallExecuted,
 		event.TypeToolBlocked:  CallBlocked, // not again
 		// Whether it has taken effect.
@@ -65,6 +66,8 @@ func callID(p event.Payload) (string, bool) {
 	case event.ApprovalDecided:
 		return p.CallID, true
 	case event.ToolStarted:
+		return p.CallID, true
+	case event.ToolProgress:
 		return p.CallID, true
 	case event.ToolExecuted:
 		return p.CallID, true

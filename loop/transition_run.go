@@ -46,6 +46,8 @@ var runTransitions = map[RunStatus]map[event.Type]RunStatus{
 		event.TypeAssistantStopped:   RunRunning,
 		event.TypeToolProposed:       RunRunning,
 		event.TypeToolStarted:        RunRunning,
+		event.TypeToolProgress:       RunRunning,
+		event.TypeToolsNarrowed:      RunRunning,
 		event.TypeToolExecuted:       RunRunning,
 		event.TypeToolResult:         RunRunning,
 		event.TypeTurnCompleted:      RunRunning,
@@ -96,6 +98,8 @@ func allowsInRun(s State, r Run, e event.Event, p event.Payload) bool {
 		return r.Started && p.Ticket == r.Ticket && p.Epoch > s.Epoch
 	case event.RunReleased:
 		return p.Ticket > r.Ticket && p.Epoch > s.Epoch
+	case event.ToolsNarrowed:
+		return e.Turn == t.No
 	case event.RunCompleted:
 		return t.Status == TurnCompleted
 	case event.RunFailed, event.RunCancelled:

@@ -137,7 +137,7 @@ func scenes() map[string]scene {
 	// ends is what a running run with nothing open allows.
 	ends := func(s status, own map[event.Type]status) map[event.Type]status {
 		own[event.TypeRunReleased] = status{que, s.turn, s.call}
-		own[event.TypeRunCancelRequested] = s
+		own[event.TypeRunCancelRequested], own[event.TypeToolsNarrowed] = s, s
 		if s.turn != calling && (s.call == "" || s.call == done) {
 			own[event.TypeRunFailed] = status{fai, s.turn, s.call}
 			own[event.TypeRunCancelled] = status{can, s.turn, s.call}
@@ -262,7 +262,7 @@ func scenes() map[string]scene {
 		})},
 		"call started": {toStarted, status{run, ans, sta}, ends(status{run, ans, sta}, row{
 			event.TypeToolStarted: {run, ans, sta}, event.TypeToolExecuted: {run, ans, exe}, event.TypeToolResult: {run, ans, done},
-			event.TypeToolBlocked: {run, ans, blo}, event.TypeApprovalRequested: {run, ans, awa},
+			event.TypeToolBlocked: {run, ans, blo}, event.TypeApprovalRequested: {run, ans, awa}, event.TypeToolProgress: {run, ans, sta},
 		})},
 		"call of unknown outcome": {toUnsure, status{run, ans, awa}, ends(status{run, ans, awa}, row{
 			event.TypeApprovalDecided: {run, ans, app}, event.TypeRunSuspended: {wai, ans, awa},
@@ -371,7 +371,12 @@ func candidate(t testing.TB, s loop.State, typ event.Type) event.Event {
 	} else if i := slices.IndexFunc(turn.Calls, func(c loop.Call) bool { return c.Asked == event.ApprovalOfOutcome }); i >= 0 {
 		answer = missed
 	}
+	attempt := 0
+	for _, c := range turn.Calls {
+		attempt = c.Attempt
+	}
 	for _, p := range []event.Payload{
+		event.ToolsNarrowed{Required: true, By: "policy", Tools: []string{}}, event.ToolProgress{CallID: "c1", Attempt: attempt, Number: 1, Text: "half"},
 		event.SessionCreated{TenantID: "t"}, event.SessionUpdated{Title: new("hi")}, event.SessionDeleted{},
 		event.MessagesReplaced{FromMessageID: last, MessageIDs: []string{last}},
 		event.MessageCreated{MessageID: "m2", Role: hooks.RoleUser, Parts: []hooks.Part{{Type: hooks.PartText, Text: "hi"}}},

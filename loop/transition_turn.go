@@ -26,6 +26,7 @@ var turnTransitions = map[TurnStatus]map[event.Type]TurnStatus{
 		event.TypeApprovalRequested: TurnAnswered,
 		event.TypeApprovalDecided:   TurnAnswered,
 		event.TypeToolStarted:       TurnAnswered,
+		event.TypeToolProgress:      TurnAnswered,
 		event.TypeToolExecuted:      TurnAnswered,
 		event.TypeToolResult:        TurnAnswered,
 		event.TypeTurnCompleted:     TurnCompleted,
@@ -81,13 +82,16 @@ func allowsInTurn(r Run, e event.Event, p event.Payload, refuse func(entity, id,
 }
 
 // fits holds what the call table cannot say: people are asked about the outcome
-// of what was started, and give an answer to what they were asked.
+// of what was started, and give an answer to what they were asked, and how far a
+// tool is it says of the attempt that is under way.
 func (c Call) fits(p event.Payload) bool {
 	switch p := p.(type) {
 	case event.ApprovalRequested:
 		return (p.Kind == event.ApprovalOfOutcome) == (c.Status == CallStarted)
 	case event.ApprovalDecided:
 		return c.Asked.Takes(p.Decision) && (p.Decision == event.DecisionEdited) == (p.EditedArguments != nil)
+	case event.ToolProgress:
+		return p.Attempt == c.Attempt
 	}
 	return true
 }

@@ -8,8 +8,14 @@ import (
 type RunView struct {
 	// System is the system prompt, "" for none.
 	System string
-	// Tools are the names of those that it may call, in their order.
+	// Tools are the names of those that it may call from its next turn on, as far as
+	// that is known now, in their order.
 	Tools []string
+	// Away are those that it might call if they were not away: see [Available].
+	Away []string
+	// Kept are those of both that stay, whatever is left of its tools: see
+	// [hooks.NarrowTools].
+	Kept []string
 }
 
 // View returns what an active run has now. It asks no hook. A run that there is not,
@@ -30,8 +36,16 @@ func (e *Engine) View(ctx context.Context, tenantID, sessionID, runID string) (R
 	agent.Tools = asks.tools(agent.Tools)
 	var v RunView
 	v.System, _ = modelContext(agent, state, run)
-	for _, t := range present(run.tools(agent)) {
-		v.Tools = append(v.Tools, t.Spec().Name)
+	for _, t := range allowed(agent.Tools, run.mayCallNext) {
+		name := t.Spec().Name
+		if away(t) {
+			v.Away = append(v.Away, name)
+		} else {
+			v.Tools = append(v.Tools, name)
+		}
+		if keeps(name) {
+			v.Kept = append(v.Kept, name)
+		}
 	}
 	return v, nil
 }

@@ -107,13 +107,14 @@ const selectMessages = `
 	WHERE tenant_id = $1 AND session_id = $2 AND replaced_seq IS NULL
 	ORDER BY position`
 
-// selectRunEvents reads the run without its deltas, and then those of a model
-// call that has no outcome yet.
+// selectRunEvents reads the run without its deltas and without what tools said of how
+// far they were, which moves nothing, and then the deltas of a model call that has no
+// outcome yet.
 const selectRunEvents = `
 	WITH run AS MATERIALIZED (
 		SELECT session_id, seq, type, run_id, turn_no, at, actor_kind, actor_id, payload
 		FROM agentd.events
-		WHERE run_id = $3 AND type <> 'assistant.delta' AND session_id = $2 AND tenant_id = $1
+		WHERE run_id = $3 AND type <> 'assistant.delta' AND type <> 'tool.progress' AND session_id = $2 AND tenant_id = $1
 	), call AS (
 		SELECT max(seq) FILTER (WHERE type = 'model.requested') AS requested,
 			max(seq) FILTER (WHERE type IN ('assistant.completed', 'assistant.stopped', 'assistant.discarded')) AS answered

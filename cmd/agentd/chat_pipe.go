@@ -88,6 +88,8 @@ func (c *conversation) print(ctx context.Context, text string, streams *std, int
 type printView struct {
 	text bytes.Buffer
 	err  io.Writer
+	// tools are the names of those that were called, by the id of the call.
+	tools map[string]string
 }
 
 func (v *printView) show(e event.Payload) {
@@ -96,6 +98,15 @@ func (v *printView) show(e event.Payload) {
 		v.text.WriteString(hooks.Message{Parts: e.Parts}.Text())
 	case event.AssistantStopped:
 		v.stopped(e)
+	case event.ToolProposed:
+		if v.tools == nil {
+			v.tools = map[string]string{}
+		}
+		v.tools[e.CallID] = e.Name
+	case event.ToolProgress:
+		if note := progressNote(v.tools[e.CallID], e); note != "" {
+			fmt.Fprintln(v.err, note)
+		}
 	}
 }
 

@@ -163,6 +163,11 @@ func (v *screenView) show(e event.Payload) {
 		}
 	case event.ToolProposed:
 		v.calls[e.CallID] = e
+	case event.ToolProgress:
+		if note := progressNote(v.calls[e.CallID].Name, e); note != "" {
+			width, _ := v.size()
+			v.line(dim, oneLine("· "+note, width-1))
+		}
 	case event.ToolResult:
 		v.toolResult(e)
 	}

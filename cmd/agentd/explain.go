@@ -120,6 +120,10 @@ func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
 	for _, e := range slices.Backward(events) {
 		switch {
 		case e.GetSeq() > d.GetEventSeq():
+		case event.Type(e.GetType()) == event.TypeToolsNarrowed:
+			if narrowedBy(e) == d.GetId() {
+				seqs = append([]uint64{e.GetSeq()}, seqs...)
+			}
 		case ofAnswer(d) && event.Type(e.GetType()) == event.TypeModelRequested:
 			return seqs // what is before that is of other answers
 		case slices.Contains(outcomes[d.GetGate()], event.Type(e.GetType())) && (d.GetToolName() == "" || callOf(e) == d.GetSubject()):
@@ -134,6 +138,12 @@ func followed(events []*agentdv1.Event, d *agentdv1.Decision) []uint64 {
 // ofAnswer reports whether a decision is about the answer to a model call.
 func ofAnswer(d *agentdv1.Decision) bool {
 	return d.GetGate() == afterResponse || d.GetGate() == onEnd || d.GetGate() == onChunk
+}
+
+// narrowedBy is the decision with which a hook has narrowed the tools of the run.
+func narrowedBy(e *agentdv1.Event) string {
+	p, _ := decodeEvent(e).(event.ToolsNarrowed)
+	return p.DecisionID
 }
 
 // callOf is the tool call that an event is about, "" if it is about none.

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"testing"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin"
 	"github.com/seed-2ca4966b/agentd/store/storetest"
@@ -42,6 +45,8 @@ func bePlugin(id, version, does string) int {
 		On: map[hooks.Gate]plugin.On{hooks.GateBeforeToolCall: {Tools: []string{"memory_write"}}},
 		Hooks: hooks.Hooks{BeforeToolCall: func(ctx context.Context, _ hooks.BeforeToolCall) (hooks.BeforeToolCallResult, error) {
 			switch does {
+			case "narrow":
+				return hooks.BeforeToolCallResult{Action: hooks.ActionContinue}, narrow(ctx, plugin.HostFrom(ctx))
 			case "exit":
 				os.Exit(3) //nolint:revive // a plugin that ends in a call
 			case "stop":
@@ -77,6 +82,18 @@ func bePlugin(id, version, does string) int {
 		return 1
 	}
 	return 0
+}
+
+// narrow takes all tools away that can be taken, and looks at what it is told of that.
+func narrow(ctx context.Context, host *plugin.Host) error {
+	_, unknown := host.SetActiveTools(ctx, []string{"ping", "nobody"})
+	left, err := host.SetActiveTools(ctx, []string{"ping"})
+	active, err2 := host.ActiveTools(ctx)
+	if status.Code(unknown) != codes.InvalidArgument || !strings.Contains(unknown.Error(), `"nobody"`) || !slices.Equal(left, active) ||
+		!slices.Contains(left, "memory_write") || slices.Contains(left, "desk__open") {
+		return fmt.Errorf("of an unknown tool %v, left are %q, active are %q", unknown, left, active)
+	}
+	return errors.Join(err, err2)
 }
 
 // pluginDirs are the directories of a process that has plugins.

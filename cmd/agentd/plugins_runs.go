@@ -29,10 +29,10 @@ func (p *pluginRuns) view(ctx context.Context, run hooks.RunRef) (loop.RunView, 
 	return v, err
 }
 
-// ActiveTools implements pluginhost.Runs.
-func (p *pluginRuns) ActiveTools(ctx context.Context, run hooks.RunRef) ([]string, error) {
+// Tools implements pluginhost.Runs.
+func (p *pluginRuns) Tools(ctx context.Context, run hooks.RunRef) (pluginhost.RunTools, error) {
 	v, err := p.view(ctx, run)
-	return v.Tools, err
+	return pluginhost.RunTools{Active: v.Tools, Away: v.Away, Kept: v.Kept}, err
 }
 
 // SystemPrompt implements pluginhost.Runs.

@@ -74,6 +74,13 @@ func summary(e *agentdv1.Event, calls map[string]string) string {
 		return strings.TrimSuffix(string(p.Decision)+" by "+by+": "+p.Reason, ": ")
 	case event.ToolStarted:
 		return fmt.Sprintf("%s attempt %d", name(p.CallID), p.Attempt)
+	case event.ToolProgress:
+		if p.Withheld {
+			return fmt.Sprintf("%s attempt %d, %d: (withheld)", name(p.CallID), p.Attempt, p.Number)
+		}
+		return fmt.Sprintf("%s attempt %d, %d: %s", name(p.CallID), p.Attempt, p.Number, p.Text)
+	case event.ToolsNarrowed:
+		return fmt.Sprintf("%s leaves %s: %s", p.By, count(int64(len(p.Tools)), "tool"), strings.Join(p.Tools, ", "))
 	case event.ToolExecuted:
 		if p.Success {
 			return name(p.CallID) + " succeeded"
@@ -99,6 +106,14 @@ func stoppedWords(p event.AssistantStopped) string {
 		return p.Reason
 	}
 	return fmt.Sprintf("%s by %s at chunk %d behind %s, then %s", p.Reason, p.Observer, p.Chunk, count(int64(p.Accepted), "byte"), p.Policy)
+}
+
+// progressNote tells a person how far a tool is, "" for nothing that may be seen.
+func progressNote(tool string, p event.ToolProgress) string {
+	if p.Withheld {
+		return ""
+	}
+	return oneLine(tool+": "+p.Text, 400)
 }
 
 // stopNote tells a person that an observer has stopped the answer.

@@ -82,7 +82,8 @@ func withToken(ctx context.Context, token string) context.Context {
 	return metadata.NewOutgoingContext(ctx, metadata.Pairs(wire.TokenKey, token))
 }
 
-// ActiveTools are the tools that the run may call, as models know them.
+// ActiveTools are the tools that the run may call from its next turn on, as models know
+// them.
 func (h *Host) ActiveTools(ctx context.Context) ([]string, error) {
 	ctx, err := h.outgoing(ctx)
 	if err != nil {
@@ -96,7 +97,11 @@ func (h *Host) ActiveTools(ctx context.Context) ([]string, error) {
 }
 
 // SetActiveTools narrows the tools of the run, from its next turn on, and returns
-// what it may call then: some builtin tools always stay.
+// what it may call then: ping and memory_* always stay, and what is gone does not come
+// back. It counts with what the function returns, in one transaction, and not if the
+// function fails. A name that the run does not have is an error (invalid_argument), and
+// so is a function that is asked at another gate than BeforeRunStart, TransformContext,
+// BeforeToolCall, BeforeExecute and AfterToolCall, or that runs no tool.
 func (h *Host) SetActiveTools(ctx context.Context, names []string) ([]string, error) {
 	ctx, err := h.outgoing(ctx)
 	if err != nil {

@@ -59,7 +59,7 @@ func (p *called) evaluate(ctx context.Context, q *pluginv1.EvaluateRequest, limi
 	if err != nil {
 		return nil, err
 	}
-	token, done := p.service.tokens.issue(process.Number(), runOf(q))
+	token, done := p.service.tokens.issue(ctx, process.Number(), runOf(q))
 	defer done()
 	callCtx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()

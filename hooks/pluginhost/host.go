@@ -39,10 +39,19 @@ type ServiceConfig struct {
 // than that one is [ErrNoSuchRun]. It is safe for concurrent use, and asks no hook: a
 // plugin that is asked by what it asked for would be asked without end.
 type Runs interface {
-	// ActiveTools are the tools that the run may call, as models know them.
-	ActiveTools(ctx context.Context, run hooks.RunRef) ([]string, error)
+	// Tools are those of the run.
+	Tools(ctx context.Context, run hooks.RunRef) (RunTools, error)
 	// SystemPrompt is the run's, "" for none.
 	SystemPrompt(ctx context.Context, run hooks.RunRef) (string, error)
+}
+
+// RunTools are the tools that a run may call from its next turn on, as models know them
+// and in their order.
+type RunTools struct {
+	// Active are there now, Away are not, because what has them is down.
+	Active, Away []string
+	// Kept are those of both that nobody can take away.
+	Kept []string
 }
 
 // ErrNoSuchRun is that there is no such run, or that it has ended.

@@ -24,19 +24,6 @@ func run(ctx context.Context) (hooks.RunRef, error) {
 	return p.run, nil
 }
 
-// GetActiveTools implements pluginv1.HostServiceServer.
-func (s *Service) GetActiveTools(ctx context.Context, _ *pluginv1.GetActiveToolsRequest) (*pluginv1.GetActiveToolsResponse, error) {
-	about, err := run(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names, err := s.config.Runs.ActiveTools(ctx, about)
-	if err != nil {
-		return nil, s.told(about, err)
-	}
-	return &pluginv1.GetActiveToolsResponse{Names: names}, nil
-}
-
 // GetSystemPrompt implements pluginv1.HostServiceServer.
 func (s *Service) GetSystemPrompt(ctx context.Context, _ *pluginv1.GetSystemPromptRequest) (*pluginv1.GetSystemPromptResponse, error) {
 	about, err := run(ctx)

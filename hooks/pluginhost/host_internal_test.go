@@ -29,8 +29,8 @@ func (o oneRun) find(r hooks.RunRef) error {
 	return o.err
 }
 
-func (o oneRun) ActiveTools(_ context.Context, r hooks.RunRef) ([]string, error) {
-	return []string{"ping", "charge"}, o.find(r)
+func (o oneRun) Tools(_ context.Context, r hooks.RunRef) (RunTools, error) {
+	return RunTools{Active: []string{"ping", "charge", "look"}, Away: []string{"desk__open"}, Kept: []string{"ping"}}, o.find(r)
 }
 
 func (o oneRun) SystemPrompt(_ context.Context, r hooks.RunRef) (string, error) {
@@ -71,7 +71,7 @@ func TestAPluginIsToldOfItsRunAndOfNoOther(t *testing.T) {
 		old = given(ctx)
 		own := with(ctx, old)
 		tools, err := client.GetActiveTools(own, &pluginv1.GetActiveToolsRequest{})
-		if err != nil || !slices.Equal(tools.GetNames(), []string{"ping", "charge"}) {
+		if err != nil || !slices.Equal(tools.GetNames(), []string{"ping", "charge", "look"}) {
 			t.Errorf("tools %v, %v", tools, err)
 		}
 		prompt, err := client.GetSystemPrompt(own, &pluginv1.GetSystemPromptRequest{})
@@ -115,7 +115,7 @@ func TestCallsOfTheHostAreBounded(t *testing.T) {
 	t.Parallel()
 	s := newService(t, oneRun{})
 	client := hostOf(t, s.address)
-	token, done := s.tokens.issue(1, about)
+	token, done := s.tokens.issue(t.Context(), 1, about)
 	t.Cleanup(done)
 	for i := range maxCallbacks + 1 {
 		_, err := client.GetSystemPrompt(with(t.Context(), token), &pluginv1.GetSystemPromptRequest{})
@@ -132,11 +132,12 @@ func TestErrorsOfTheHostAreNotShown(t *testing.T) {
 		codes.Canceled: context.Canceled, codes.DeadlineExceeded: fmt.Errorf("secret: %w", context.DeadlineExceeded),
 	} {
 		s := newService(t, oneRun{err})
-		token, done := s.tokens.issue(1, about)
+		token, done := s.tokens.issue(t.Context(), 1, about)
 		own, client := with(t.Context(), token), hostOf(t, s.address)
 		_, tools := client.GetActiveTools(own, &pluginv1.GetActiveToolsRequest{})
 		_, prompt := client.GetSystemPrompt(own, &pluginv1.GetSystemPromptRequest{})
-		for _, got := range []error{tools, prompt} {
+		_, setting := set(own, client, "ping")
+		for _, got := range []error{tools, prompt, setting} {
 			if status.Code(got) != want || strings.Contains(got.Error(), "secret") {
 				t.Errorf("%v is told as %v", err, got)
 			}

@@ -1,6 +1,7 @@
 package pluginhost
 
 import (
+	"context"
 	"crypto/rand"
 	"sync"
 
@@ -18,6 +19,8 @@ type pass struct {
 	// run is what the plugin is being asked about; RunID is "" where there is no run.
 	// It is the zero value of the token of Bootstrap.
 	run hooks.RunRef
+	// tools are those that are set with the token.
+	tools *setTools
 	// greeting says that it is the token of Bootstrap.
 	greeting bool
 	left     int
@@ -30,9 +33,10 @@ type tokens struct {
 	passes map[string]*pass
 }
 
-// issue makes a token for a call, which is good until done is called.
-func (t *tokens) issue(process int64, run hooks.RunRef) (token string, done func()) {
-	token = t.put(&pass{process: process, run: run, left: maxCallbacks})
+// issue makes a token for the call with that context, which is good until done is
+// called.
+func (t *tokens) issue(ctx context.Context, process int64, run hooks.RunRef) (token string, done func()) {
+	token = t.put(&pass{process: process, run: run, left: maxCallbacks, tools: &setTools{call: ctx}})
 	return token, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()

@@ -91,7 +91,7 @@ func (t *Tool) Execute(ctx context.Context, x Execution, progress func(text stri
 	if err != nil {
 		return Output{}, err
 	}
-	token, done := t.plugin.service.tokens.issue(process.Number(), x.Run)
+	token, done := t.plugin.service.tokens.issue(ctx, process.Number(), x.Run)
 	defer done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // of what comes behind the output

@@ -56,6 +56,8 @@ type Auditor struct {
 	// answer is the attempt that arrives, proposing what its calls still are.
 	answer answer
 	gaps   []gap
+	// narrowings are what was left of the tools of runs, in order.
+	narrowings []narrowing
 }
 
 // New returns an auditor of a log that has nothing yet.
@@ -107,6 +109,9 @@ func (a *Auditor) Note(before, after loop.State, e event.Event, p event.Payload)
 		a.released(before, e, p)
 	case event.ModelRequested:
 		a.requested(before, e, p)
+		a.offered(e, p)
+	case event.ToolsNarrowed:
+		a.narrowed(before, e, p)
 	case event.AssistantDelta:
 		a.shown(e, p)
 	case event.AssistantDiscarded:
@@ -153,6 +158,7 @@ func (a *Auditor) Finish(s loop.State) []Violation {
 		}
 	}
 	a.due = nil
+	a.undecided()
 	a.queue(s)
 	return a.found
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/seed-2ca4966b/agentd/loop/event"
 )
 
-// call is a tool call: started is its last attempt.
-type call struct{ started int }
+// call is a tool call: started is its last attempt, said the number of what it said
+// last in that.
+type call struct{ started, said int }
 
 // question is something that people were asked.
 type question struct {
@@ -37,6 +38,8 @@ func (a *Auditor) ofCall(before loop.State, e event.Event, p event.Payload) {
 			a.find(RuleAttempt, e, fmt.Sprintf("call %s is started as attempt %d, and it is number %d", p.CallID, p.Attempt, c.started))
 			c.started = p.Attempt
 		}
+		c.said = 0
+		a.startable(before, e, p)
 		runs := final(now)
 		if p.Arguments != nil {
 			runs = *p.Arguments
@@ -49,6 +52,12 @@ func (a *Auditor) ofCall(before loop.State, e event.Event, p event.Payload) {
 		if c := a.at(p.CallID); p.Attempt != c.started {
 			a.find(RuleAttempt, e, fmt.Sprintf("call %s was executed in attempt %d, and %d was started last", p.CallID, p.Attempt, c.started))
 		}
+	case event.ToolProgress:
+		c := a.at(p.CallID)
+		if p.Attempt != c.started || p.Number <= c.said {
+			a.find(RuleAttempt, e, fmt.Sprintf("call %s says its number %d in attempt %d, behind number %d in attempt %d", p.CallID, p.Number, p.Attempt, c.said, c.started))
+		}
+		c.said = p.Number
 	case event.ToolResult:
 		a.result(before, e, p)
 	case event.ApprovalRequested:

@@ -19,6 +19,7 @@ type lease struct {
 var ofHolder = map[event.Type]bool{
 	event.TypeRunPrepared: true, event.TypeRunSuspended: true, event.TypeTurnStarted: true, event.TypeModelRequested: true,
 	event.TypeAssistantDelta: true, event.TypeAssistantDiscarded: true, event.TypeAssistantCompleted: true,
+	event.TypeToolsNarrowed: true, event.TypeToolProgress: true,
 	event.TypeToolProposed: true, event.TypeToolBlocked: true, event.TypeToolStarted: true, event.TypeToolExecuted: true,
 	event.TypeApprovalRequested: true, event.TypeTurnCompleted: true, event.TypeRunCompleted: true,
 }

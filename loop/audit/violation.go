@@ -26,7 +26,8 @@ const (
 	// one result.
 	RuleRequest Rule = "request"
 	// RuleAttempt: a tool is started once per attempt, in order, and executed in
-	// the attempt that was started last.
+	// the attempt that was started last. What it says of how far it is, it says in
+	// that, in order.
 	RuleAttempt Rule = "attempt"
 	// RuleArguments: what runs, and what people are asked about, are the bytes
 	// that the log says.
@@ -39,6 +40,9 @@ const (
 	// RuleStop: after an answer that an observer has stopped comes what the event
 	// says, and a run is asked again for that reason once.
 	RuleStop Rule = "stop"
+	// RuleTools: no model is told of a tool that a hook or a tool has taken from its
+	// run in an earlier turn, none is started, and it says who has taken it.
+	RuleTools Rule = "tools"
 	// RuleDecision: a decision is recorded once, with an event of its run, under
 	// the lease that the run had then. That of a shadow has no effect.
 	RuleDecision Rule = "decision"

@@ -130,6 +130,8 @@ var samples = []event.Payload{
 		Usage: &stream.Usage{InputTokens: 3, OutputTokens: 1}, Cost: cost, Sanitized: true, Observer: "refusals", Chunk: 7, Accepted: 3, Policy: stream.StopRetry,
 		Notice: &event.PreparedMessage{MessageID: "m-4", Role: hooks.RoleSystem, Text: "the answer was stopped"},
 	},
+	event.ToolsNarrowed{Required: true, By: "policy", DecisionID: "d-1", CallID: "c-1", Tools: []string{"ping", "look"}},
+	event.ToolProgress{CallID: "c-1", Attempt: 1, Number: 3, Text: "half <of> it", Withheld: true, Sanitized: true},
 	event.ApprovalDecided{
 		ApprovalID: "a-1", CallID: "c-1", Decision: event.DecisionEdited, ArgumentsSHA256: "00ff", Reason: "less", Sanitized: true,
 		EditedArguments: new(`{ "n": 9007199254740994 }`), EditedSHA256: "ff00",

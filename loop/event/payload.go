@@ -70,6 +70,8 @@ var registry = map[Type]func(json.RawMessage) (Payload, error){
 	TypeEmission:           as[Emission],
 	TypeToolProposed:       as[ToolProposed],
 	TypeToolStarted:        as[ToolStarted],
+	TypeToolProgress:       as[ToolProgress],
+	TypeToolsNarrowed:      as[ToolsNarrowed],
 	TypeToolExecuted:       as[ToolExecuted],
 	TypeToolResult:         as[ToolResult],
 	TypeTurnCompleted:      as[TurnCompleted],

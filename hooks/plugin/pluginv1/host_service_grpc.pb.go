@@ -44,10 +44,13 @@ type HostServiceClient interface {
 	// RegisterTool adds a tool, with the token of Bootstrap. Turns that begin later
 	// have it.
 	RegisterTool(ctx context.Context, in *RegisterToolRequest, opts ...grpc.CallOption) (*RegisterToolResponse, error)
-	// GetActiveTools lists the tools that the run may call.
+	// GetActiveTools lists the tools that the run may call, from its next turn on.
 	GetActiveTools(ctx context.Context, in *GetActiveToolsRequest, opts ...grpc.CallOption) (*GetActiveToolsResponse, error)
 	// SetActiveTools narrows the tools of the run, from its next turn on. ping and
-	// those that begin with memory_ stay whatever it says.
+	// those that begin with memory_ stay whatever it says, and what is gone does not come
+	// back. It counts with the answer to the call of the host, and not if that fails:
+	// failed_precondition where it is none to BeforeRunStart, TransformContext,
+	// BeforeToolCall, BeforeExecute, AfterToolCall or ExecuteTool.
 	SetActiveTools(ctx context.Context, in *SetActiveToolsRequest, opts ...grpc.CallOption) (*SetActiveToolsResponse, error)
 	// GetSystemPrompt is the system prompt of the run.
 	GetSystemPrompt(ctx context.Context, in *GetSystemPromptRequest, opts ...grpc.CallOption) (*GetSystemPromptResponse, error)
@@ -175,10 +178,13 @@ type HostServiceServer interface {
 	// RegisterTool adds a tool, with the token of Bootstrap. Turns that begin later
 	// have it.
 	RegisterTool(context.Context, *RegisterToolRequest) (*RegisterToolResponse, error)
-	// GetActiveTools lists the tools that the run may call.
+	// GetActiveTools lists the tools that the run may call, from its next turn on.
 	GetActiveTools(context.Context, *GetActiveToolsRequest) (*GetActiveToolsResponse, error)
 	// SetActiveTools narrows the tools of the run, from its next turn on. ping and
-	// those that begin with memory_ stay whatever it says.
+	// those that begin with memory_ stay whatever it says, and what is gone does not come
+	// back. It counts with the answer to the call of the host, and not if that fails:
+	// failed_precondition where it is none to BeforeRunStart, TransformContext,
+	// BeforeToolCall, BeforeExecute, AfterToolCall or ExecuteTool.
 	SetActiveTools(context.Context, *SetActiveToolsRequest) (*SetActiveToolsResponse, error)
 	// GetSystemPrompt is the system prompt of the run.
 	GetSystemPrompt(context.Context, *GetSystemPromptRequest) (*GetSystemPromptResponse, error)

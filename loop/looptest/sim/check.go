@@ -55,6 +55,9 @@ func (w *world) checkTogether(app loop.Append, events []event.Event) {
 		if !w.checkObserved(app, e, p) {
 			return
 		}
+		if p, ok := p.(event.ToolsNarrowed); ok && p.DecisionID != "" && !slices.ContainsFunc(app.Ledger, func(r loop.LedgerRow) bool { return r.ID == p.DecisionID && !r.Shadow() }) {
+			w.violated("decision", "%s is written without the decision %s", e.Type, p.DecisionID)
+		}
 		var gate hooks.Gate
 		var subject string
 		var said []hooks.Action // nil is whatever it is

@@ -56,6 +56,7 @@ func (s side) ask(ctx context.Context, g hooks.Gate, subject string, n int) (int
 		return 0, context.Canceled
 	}
 	w.hookAsked(a, g, id, known)
+	w.narrow(ctx)
 	if !w.src.rarely(12) {
 		return 0, nil
 	}

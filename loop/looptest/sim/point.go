@@ -28,7 +28,8 @@ type point struct {
 	// log says that it is a call of the log, by the goroutine that advances the
 	// run or does the command. No signal reaches that one meanwhile.
 	log bool
-	// hook says that it is an answer of a hook.
+	// hook says that it is an answer of a hook, or that a tool is about to say how far
+	// it is.
 	hook bool
 	// obeys says that it ends with its context.
 	obeys bool

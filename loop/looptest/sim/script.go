@@ -25,6 +25,9 @@ type script struct {
 	approvers []string
 	answerIn  time.Duration
 	observing observing
+	// narrows says that hooks and tools narrow the tools of runs now and then, tells
+	// that tools say how far they are.
+	narrows, tells bool
 }
 
 // gateOf is the hook at a gate, and whether there is one in shadow before it.
@@ -62,6 +65,7 @@ func drawScript(src *source) script {
 		s.limits.Tokens = 20
 	}
 	s.observing = drawObserving(src)
+	s.narrows, s.tells = src.rarely(25), src.rarely(25)
 	return s
 }
 
@@ -138,6 +142,15 @@ func (w *world) answerTo(req loop.ModelRequest) (chunks []stream.Chunk, end erro
 	return append(chunks, text, looptest.Text(" and more"), looptest.Finish(stream.FinishStop)), nil
 }
 
+// narrow leaves the run less of its tools, now and then.
+func (w *world) narrow(ctx context.Context) {
+	if !w.script.narrows || !w.src.rarely(20) {
+		return
+	}
+	// Where that is nothing that a hook does, it is none of its business either.
+	_ = hooks.NarrowTools(ctx, [][]string{{"once", "again"}, {"again", "asks", "nobody"}, {}}[w.src.draw(3)])
+}
+
 func enters(callID string) string { return "tool is entered for " + callID }
 
 // tool takes effect as soon as it is entered, and answers later.
@@ -150,6 +163,14 @@ func (w *world) tool(name string, idempotent bool) loop.Tool {
 		}
 		w.toolEntered(a, name, idempotent, held, in)
 		kind, stubborn := w.src.oneOf(76, 8, 8, 8), w.src.rarely(15)
+		w.narrow(ctx)
+		if w.script.tells && w.src.draw(2) == 1 {
+			// It says it once: of more, it is time that says when somebody hears.
+			if !w.pause(ctx, &point{actor: a, what: fmt.Sprintf("tool %s says how far it is, attempt %d", in.CallID, in.Attempt), hook: true, obeys: !stubborn}) {
+				return loop.ToolOutput{}, context.Canceled
+			}
+			in.Progress("half, " + in.CallID)
+		}
 		for left := w.src.draw(4); left >= 0; left-- {
 			if !w.pause(ctx, &point{actor: a, what: fmt.Sprintf("tool %s works on, attempt %d, %d left", in.CallID, in.Attempt, left), obeys: !stubborn}) {
 				return loop.ToolOutput{}, context.Canceled

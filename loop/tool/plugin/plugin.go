@@ -54,10 +54,14 @@ var (
 
 // Call implements loop.Tool.
 func (t *tool) Call(ctx context.Context, in loop.ToolInput) (loop.ToolOutput, error) {
+	progress := in.Progress
+	if progress == nil {
+		progress = func(string) {}
+	}
 	out, err := t.Execute(ctx, pluginhost.Execution{
 		CallID: in.CallID, Attempt: in.Attempt, Arguments: in.Arguments,
 		Run: hooks.RunRef{TenantID: in.TenantID, SessionID: in.SessionID, RunID: in.RunID, Agent: in.Agent},
-	}, func(string) {})
+	}, progress)
 	if err == nil {
 		return loop.ToolOutput{Content: out.Content, IsError: out.IsError}, nil
 	}
