@@ -96,7 +96,7 @@ func TestToolsAreNotNarrowedWhereNobodyHearsIt(t *testing.T) {
 		// A message is not the run that the hook around it is about.
 		_, err := hooks.Named("input", "1", input)(ctx, hooks.BeforeInput{})
 		if err == nil {
-			_, _, err = hooks.Ask(ctx, &hooks.Asker{}, hooks.Compose(input, input), hooks.Position{}, hooks.BeforeInput{}, nil)
+			_, _, err = hooks.Ask(ctx, &hooks.Asker{}, hooks.Compose(hooks.Named("input", "1", input), input), hooks.Position{}, hooks.BeforeInput{}, nil)
 		}
 		return hooks.BeforeRunStartResult{Action: hooks.ActionContinue}, err
 	}

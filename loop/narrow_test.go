@@ -26,7 +26,8 @@ func narrowing(t *testing.T, h hooks.Hooks, look func(ctx context.Context) (loop
 		looptest.Tool{Name: "look", Run: func(ctx context.Context, _ loop.ToolInput) (loop.ToolOutput, error) { return look(ctx) }},
 		looptest.Says("find", "found"), looptest.Says("ping", "pong"), looptest.Says("memory_read", "read"))
 	b.Use(h)
-	return b, log, b.Start(t, b.Session(t), "hi")
+	j := b.Start(t, b.Session(t), "hi")
+	return b, log, j
 }
 
 func sees(context.Context) (loop.ToolOutput, error) { return loop.ToolOutput{Content: "seen"}, nil }
@@ -261,9 +262,9 @@ func TestToolsNeverComeBack(t *testing.T) {
 			now := fmt.Sprint(before)
 			for range rapid.IntRange(0, 3).Draw(r, "times") {
 				left := rapid.SliceOfN(rapid.SampledFrom(names), 0, 4).Draw(r, "left")
-				print, old := dump(r, s), s
+				was, old := dump(r, s), s
 				s = loop.Fold(s, numbered(fact(t, turn, event.ToolsNarrowed{Tools: left}), s.LastSeq+1))
-				if dump(r, old) != print {
+				if dump(r, old) != was {
 					r.Fatal("folding changed its input")
 				}
 				run, _ = s.Run("run")

@@ -32,7 +32,8 @@ func telling(t *testing.T, does tells, more ...loop.Tool) (*looptest.Bench, loop
 		names = append(names, tool.Spec().Name)
 	}
 	b := looptest.NewBench(looptest.NewLog(), strict(t, calls(names...)), append([]loop.Tool{work}, more...)...)
-	return b, b.Start(t, b.Session(t), "hi")
+	j := b.Start(t, b.Session(t), "hi")
+	return b, j
 }
 
 // saying is what the log has of it.

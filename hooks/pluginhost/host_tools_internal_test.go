@@ -91,7 +91,7 @@ func TestToolsAreNotSetEverywhere(t *testing.T) {
 		t.Errorf("with the token of Bootstrap: %v", err)
 	}
 	other, done := s.tokens.issue(t.Context(), 1, hooks.RunRef{TenantID: "t", SessionID: "s", RunID: "another"})
-	defer done()
+	t.Cleanup(done)
 	if _, err := set(with(t.Context(), other), client, "look"); status.Code(err) != codes.NotFound {
 		t.Errorf("of another run: %v", err)
 	}
