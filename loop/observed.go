@@ -87,7 +87,7 @@ func (r *runner) observer(t Turn, gate hooks.Gate, in stream.Asked) hooks.Decisi
 	d := hooks.Decision{
 		ID: p.DecisionID(hooks.PhaseMutate, in.Index, in.Registration.ID), At: r.engine.Now().UTC().Truncate(time.Microsecond),
 		Position: p, Phase: hooks.PhaseMutate, Index: in.Index, ChainLength: in.ChainLength,
-		HookID: in.Registration.ID, HookKind: hooks.KindObserver, HookVersion: in.Registration.Version, HookSetDigest: r.hookSet(),
+		HookID: in.Registration.ID, HookKind: hooks.KindObserver, HookVersion: in.Registration.Version, HookDigest: in.Registration.Digest, HookSetDigest: r.hookSet(),
 		Effective: true, Outcome: hooks.OutcomeOK, FailurePolicy: hooks.FailOpen,
 	}
 	if in.Registration.OnFailure == stream.FailStop {

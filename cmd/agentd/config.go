@@ -75,6 +75,23 @@ type configured struct {
 // set is all of them, with the digest that decisions name.
 func (c *configured) set() hooks.HookSet { return c.hooks.Set().With(c.observers.Hooks()...) }
 
+// with are the hooks and the observers with those of plugins behind them, and the set
+// that both are. An error says that the observers cannot be asked together.
+func (c *configured) with(p heldPlugins) (hooks.Hooks, *stream.Set, hooks.HookSet, error) {
+	asked, observers := c.hooks.Then(p.hooks), c.observers
+	if len(p.observers) > 0 {
+		var all []stream.Registration
+		for _, o := range c.observed {
+			all = append(all, o.Registration)
+		}
+		var err error
+		if observers, err = stream.NewSet(append(all, p.observers...)...); err != nil {
+			return hooks.Hooks{}, nil, hooks.HookSet{}, err
+		}
+	}
+	return asked, observers, asked.Set().With(observers.Hooks()...), nil
+}
+
 // part is some of the hooks, and where they were asked for.
 type part struct {
 	hooks hooks.Hooks

@@ -10,6 +10,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/hooks/yamlfile"
 )
 
@@ -111,6 +112,21 @@ func (s pluginSettings) configure(found []pluginhost.Bundle) []pluginhost.Bundle
 func (s pluginSettings) hooks(c *pluginhost.Caller, g *pluginhost.Generation) (all hooks.Hooks) {
 	for _, p := range g.Plugins() {
 		all = all.Then(c.Only(p).With(s[p.ID()].asked...))
+	}
+	return all
+}
+
+// observers carry out the rules of the plugins, for the agents and tenants of the
+// settings. A plugin in shadow has none: nothing comes of it.
+func (s pluginSettings) observers(c *pluginhost.Caller) (all []stream.Registration) {
+	for _, rule := range c.Observers() {
+		asked := hooks.Registration{Only: rule.Only}
+		for _, o := range s[rule.Plugin].asked {
+			o(&asked)
+		}
+		if rule.Only = asked.Only; !asked.Shadow {
+			all = append(all, rule)
+		}
 	}
 	return all
 }

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
+	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 )
 
 type hooksCmd struct {
@@ -20,6 +21,7 @@ type hooksCmd struct {
 
 type hooksListCmd struct {
 	hookFlags `set:"denied="`
+	pluginFlags
 
 	JSON bool `help:"A line of JSON per hook, with all that is stored of it."`
 }
@@ -78,6 +80,10 @@ func (cmd hooksListCmd) Run(streams *std) error {
 	}
 	if err == nil && len(c.observed) > 0 {
 		err = printObservers(streams.out, c.observed)
+	}
+	// Only a plugin that runs can say where it is asked.
+	if bundles, _ := pluginhost.Discover(cmd.dirs()); err == nil && len(bundles) > 0 {
+		_, err = fmt.Fprintf(streams.out, "\nbehind these: %s, with gates and rules that `agentd plugins status` tells of a process\n", count(int64(len(bundles)), "plugin"))
 	}
 	return err
 }

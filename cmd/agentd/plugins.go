@@ -272,6 +272,9 @@ func (s pluginServer) print(streams *std, body []byte) error {
 	return err
 }
 
+// listed are names in a column.
+func listed(names []string) string { return orElse(oneLine(strings.Join(names, ","), 200), "-") }
+
 func (r pluginReport) print(out io.Writer) error {
 	for _, p := range r.Problems {
 		fmt.Fprintln(out, "warning: "+oneLine(p, 1000))
@@ -281,10 +284,10 @@ func (r pluginReport) print(out io.Writer) error {
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "#\tPLUGIN\tSTATE\tPID\tSTARTS\tGATES\tTOOLS\tREASON")
+	fmt.Fprintln(t, "#\tPLUGIN\tSTATE\tPID\tSTARTS\tGATES\tTOOLS\tRULES\tREASON")
 	for i, p := range r.Plugins {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", i+1, pluginName(p.ID, p.Version), p.State, p.PID, p.Starts,
-			orElse(strings.Join(p.Gates, ","), "-"), orElse(oneLine(strings.Join(p.Tools, ","), 200), "-"), orElse(oneLine(orElse(p.Reason, p.Health), 300), "-"))
+		fmt.Fprintf(t, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", i+1, pluginName(p.ID, p.Version), p.State, p.PID, p.Starts,
+			orElse(strings.Join(p.Gates, ","), "-"), listed(p.Tools), listed(p.Rules), orElse(oneLine(orElse(p.Reason, p.Health), 300), "-"))
 	}
 	return t.Flush()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 	"github.com/seed-2ca4966b/agentd/loop"
 	"github.com/seed-2ca4966b/agentd/loop/tool/builtin"
 	"github.com/seed-2ca4966b/agentd/loop/tool/plugin"
@@ -135,7 +136,6 @@ func (p *plugins) load(ctx context.Context, settings pluginSettings, first bool)
 		if host, err = p.start(); err != nil {
 			return err
 		}
-		first = true
 	}
 	defer p.look()
 	if first {
@@ -200,9 +200,11 @@ func (p *plugins) look() {
 // heldPlugins are the plugins of the generation that is in force, for as long as somebody
 // has them.
 type heldPlugins struct {
-	hooks   hooks.Hooks
-	tools   func() []loop.Tool
-	release func()
+	hooks hooks.Hooks
+	// observers carry out their stream rules.
+	observers []stream.Registration
+	tools     func() []loop.Tool
+	release   func()
 }
 
 // hold returns those that are in force, asked as the settings say, which are there until
@@ -222,7 +224,9 @@ func (p *plugins) hold(settings pluginSettings) heldPlugins {
 	if p.caller == nil || p.generation != g.Number() {
 		p.caller, p.generation = p.service.Caller(g), g.Number()
 	}
-	return heldPlugins{hooks: settings.hooks(p.caller, g), tools: plugin.Tools(p.caller, p.log), release: g.Release}
+	return heldPlugins{
+		hooks: settings.hooks(p.caller, g), observers: settings.observers(p.caller), tools: plugin.Tools(p.caller, p.log), release: g.Release,
+	}
 }
 
 // stop ends the plugins: gently, as long as ctx lasts.
@@ -255,6 +259,8 @@ type listedPlugin struct {
 	Deaths int       `json:"deaths,omitempty"`
 	Gates  []string  `json:"gates,omitempty"`
 	Tools  []string  `json:"tools,omitempty"`
+	// Rules are the observers that carry out its stream rules.
+	Rules []string `json:"rules,omitempty"`
 }
 
 // pluginReport is what a process says of its plugins.
@@ -273,7 +279,8 @@ func (p *plugins) report() pluginReport {
 	for _, problem := range p.problems {
 		out.Problems = append(out.Problems, problem.String())
 	}
-	out.Problems = append(out.Problems, p.settings.missing(p.found)...)
+	settings := p.settings
+	out.Problems = append(out.Problems, settings.missing(p.found)...)
 	p.mu.Unlock()
 	if host == nil {
 		return out
@@ -285,7 +292,7 @@ func (p *plugins) report() pluginReport {
 	defer g.Release()
 	out.Generation = g.Number()
 	caller := service.Caller(g)
-	tools := caller.Tools()
+	tools, rules := caller.Tools(), settings.observers(caller)
 	for _, one := range g.Plugins() {
 		s := one.Status()
 		l := listedPlugin{
@@ -299,6 +306,11 @@ func (p *plugins) report() pluginReport {
 		for _, t := range tools {
 			if t.Plugin() == one.ID() {
 				l.Tools = append(l.Tools, t.Name)
+			}
+		}
+		for _, r := range rules {
+			if r.Plugin == one.ID() {
+				l.Rules = append(l.Rules, r.ID)
 			}
 		}
 		out.Plugins = append(out.Plugins, l)

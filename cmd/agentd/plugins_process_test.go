@@ -77,6 +77,9 @@ func bePlugin(id, version, does string) int {
 			},
 		}}
 	}
+	if rules := testRules(does); rules != nil {
+		config.Hooks, config.On, config.StreamRules = hooks.Hooks{}, nil, rules
+	}
 	if err := plugin.Serve(config); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -61,8 +61,11 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 	if r.plugins != nil {
 		held = r.plugins.hold(c.plugins)
 	}
-	asked := c.hooks.Then(held.hooks)
-	set := asked.Set().With(c.observers.Hooks()...)
+	asked, observers, set, err := c.with(held)
+	if err != nil {
+		held.release()
+		return err
+	}
 	before := ""
 	if r.asker != nil {
 		before = r.asker.HookSet
@@ -81,9 +84,9 @@ func (r *reloader) load(ctx context.Context, c *configured, why store.LoadCause)
 		r.asker = &hooks.Asker{HookSet: set.Digest}
 	}
 	// Hooks of the same digest may have another secret.
-	r.into.Put(loop.InForce{Hooks: asked, Asker: r.asker, Observers: c.observers, Tools: held.tools, Unused: held.release})
+	r.into.Put(loop.InForce{Hooks: asked, Asker: r.asker, Observers: observers, Tools: held.tools, Unused: held.release})
 	if r.config.path != "" || held.tools != nil {
-		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(asked.Set().Hooks), "observers", len(c.observed), "hook_set", set.Digest, "before", before)
+		r.log.Info("hooks are loaded", "config", r.config.path, "cause", why, "hooks", len(asked.Set().Hooks), "observers", len(c.observed)+len(held.observers), "hook_set", set.Digest, "before", before)
 	}
 	for _, problem := range append(misplaced(c.observed), r.missing(c)...) {
 		r.log.Warn("the config may not be meant", "problem", problem)
@@ -169,9 +172,9 @@ func (r *reloader) rejoin(ctx context.Context) {
 		c = r.wanted // they were loaded for it
 	}
 	held := r.plugins.hold(c.plugins)
-	set := c.hooks.Then(held.hooks).Set().With(c.observers.Hooks()...)
+	_, _, set, err := c.with(held)
 	held.release()
-	if set.Digest != r.asker.HookSet {
+	if err != nil || set.Digest != r.asker.HookSet {
 		_ = r.join(ctx, c) // it has told
 	}
 }

@@ -62,8 +62,8 @@ func TestAConfigThatCannotBeMeantIsRefused(t *testing.T) {
 		`tool "a": there are two`: func(c *plugin.Config) {
 			c.Tools = []plugin.Tool{{Name: "a", Schema: schema, Run: nothing}, {Name: "a", Schema: schema, Run: nothing}}
 		},
-		`stream rule "A": the id is not`: func(c *plugin.Config) { c.StreamRules = []plugin.StreamRule{{ID: "A"}} },
-		"stream rule a: it has to have":  func(c *plugin.Config) { c.StreamRules = []plugin.StreamRule{{ID: "a"}} },
+		`stream rule "A": the id must `: func(c *plugin.Config) { c.StreamRules = []plugin.StreamRule{{ID: "A"}} },
+		"stream rule a: it has to have": func(c *plugin.Config) { c.StreamRules = []plugin.StreamRule{{ID: "a"}} },
 		`stream rule "b": there are two`: func(c *plugin.Config) {
 			r := plugin.StreamRule{ID: "b", Halt: &plugin.Halt{Pattern: "x"}}
 			c.StreamRules = []plugin.StreamRule{r, r}

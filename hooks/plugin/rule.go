@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
 )
@@ -12,7 +13,8 @@ import (
 // data, and the host carries it out: no plugin ever sees a chunk. It has one of
 // Redact and Halt.
 type StreamRule struct {
-	// ID is its name within the plugin, written like the plugin's.
+	// ID is its name within the plugin, which [hooks.ValidName] takes. The ledger has it
+	// behind the plugin's and a colon.
 	ID string
 	// Lanes are where it holds: text, reasoning, tool_arguments. None is all of them.
 	Lanes []string
@@ -56,8 +58,8 @@ var stopPolicies = map[string]pluginv1.StopPolicy{
 }
 
 func (r StreamRule) message() (*pluginv1.StreamRule, error) {
-	if !idPattern.MatchString(r.ID) {
-		return nil, fmt.Errorf("stream rule %q: the id is not 1 to 64 lower-case letters, digits, dots, dashes and underscores", r.ID)
+	if !hooks.ValidName(r.ID) {
+		return nil, fmt.Errorf("stream rule %q: the id %s", r.ID, hooks.NameRule)
 	}
 	out := &pluginv1.StreamRule{Id: r.ID, Agents: r.Agents, Tenants: r.Tenants}
 	if err := checkGlobs(r.Agents, r.Tenants); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-2ca4966b/agentd/hooks"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
+	"github.com/seed-2ca4966b/agentd/hooks/stream"
 )
 
 // Caller calls the plugins of one generation. Who has acquired the generation may use
@@ -26,8 +27,10 @@ type called struct {
 	service *Service
 	slots   *slots
 
-	define sync.Once
-	own    []definition
+	define  sync.Once
+	own     []definition
+	compile sync.Once
+	rules   []stream.Registration
 }
 
 // Hooks are the gates at which the plugins are asked, in the order in which they were
@@ -35,8 +38,9 @@ type called struct {
 // phase and about what it has subscribed to. At other gates the field is nil.
 //
 // A plugin that was never up in this generation, so that nobody knows what it would
-// be asked, is asked at every gate, where it is unavailable. What it has subscribed to
-// is known once it is up: the hooks are other ones then, see [Config.Changed].
+// be asked, is asked at every gate, where it is unavailable. What it has subscribed to,
+// and which rules it has, is known once it is up: the hooks are other ones then, see
+// [Config.Changed]. These here stay closed, since who has them has none of its rules.
 func (c *Caller) Hooks() hooks.Hooks {
 	var h hooks.Hooks
 	for _, p := range c.plugins {
@@ -66,44 +70,47 @@ var allGates = func() []*pluginv1.Subscription {
 }()
 
 func (p *called) hooks() hooks.Hooks {
-	subscriptions := allGates
+	subscriptions, ask := allGates, p.unknown
 	if a := p.Answer(); a != nil {
-		subscriptions = a.GetSubscriptions()
+		subscriptions, ask = a.GetSubscriptions(), p.evaluate
 	}
 	var h hooks.Hooks
 	for _, s := range subscriptions {
 		switch wire.GateOf(s.GetGate()) {
 		case hooks.GateBeforeInput:
-			h.BeforeInput = at(p, s, wire.BeforeInput)
+			h.BeforeInput = at(p, ask, s, wire.BeforeInput)
 		case hooks.GateBeforeRunStart:
-			h.BeforeRunStart = at(p, s, wire.BeforeRunStart)
+			h.BeforeRunStart = at(p, ask, s, wire.BeforeRunStart)
 		case hooks.GateTransformContext:
-			h.TransformContext = at(p, s, wire.TransformContext)
+			h.TransformContext = at(p, ask, s, wire.TransformContext)
 		case hooks.GateBeforeProviderHeaders:
-			h.BeforeProviderHeaders = at(p, s, wire.BeforeProviderHeaders)
+			h.BeforeProviderHeaders = at(p, ask, s, wire.BeforeProviderHeaders)
 		case hooks.GateBeforeProviderRequest:
-			h.BeforeProviderRequest = at(p, s, wire.BeforeProviderRequest)
+			h.BeforeProviderRequest = at(p, ask, s, wire.BeforeProviderRequest)
 		case hooks.GateAfterProviderResponse:
-			h.AfterProviderResponse = at(p, s, wire.AfterProviderResponse)
+			h.AfterProviderResponse = at(p, ask, s, wire.AfterProviderResponse)
 		case hooks.GateBeforeToolCall:
-			h.BeforeToolCall = at(p, s, wire.BeforeToolCall)
+			h.BeforeToolCall = at(p, ask, s, wire.BeforeToolCall)
 		case hooks.GateBeforeExecute:
-			h.BeforeExecute = at(p, s, wire.BeforeExecute)
+			h.BeforeExecute = at(p, ask, s, wire.BeforeExecute)
 		case hooks.GateAfterToolCall:
-			h.AfterToolCall = at(p, s, wire.AfterToolCall)
+			h.AfterToolCall = at(p, ask, s, wire.AfterToolCall)
 		case hooks.GateOnChunk, hooks.GateOnEnd: // no plugin sees a chunk
 		}
 	}
 	return h
 }
 
+// question asks a plugin; its answer has at most limit bytes.
+type question func(ctx context.Context, q *pluginv1.EvaluateRequest, limit int) (*pluginv1.EvaluateResponse, error)
+
 // at makes the hook of one gate.
-func at[In hooks.Input[In, Out], Out hooks.Result](p *called, s *pluginv1.Subscription, c wire.Codec[In, Out]) hooks.Func[In, Out] {
+func at[In hooks.Input[In, Out], Out hooks.Result](p *called, ask question, s *pluginv1.Subscription, c wire.Codec[In, Out]) hooks.Func[In, Out] {
 	return hooks.Named(p.ID(), p.Version(), func(ctx context.Context, in In) (Out, error) {
 		var none Out
 		q := c.Ask(in)
 		q.DecisionId = hooks.DecisionID(ctx)
-		a, err := p.evaluate(ctx, q, wire.MaxAnswer(c.Gate))
+		a, err := ask(ctx, q, wire.MaxAnswer(c.Gate))
 		if err != nil {
 			return none, err
 		}

@@ -45,6 +45,18 @@ const (
 	CodeQueueFull = "host.queue_full"
 )
 
+// unknown is the answer for a plugin of which nobody knew what it would be asked, also
+// once it is up.
+func (p *called) unknown(context.Context, *pluginv1.EvaluateRequest, int) (*pluginv1.EvaluateResponse, error) {
+	if _, err := p.Process(); err != nil {
+		return nil, err
+	}
+	return nil, &hooks.Failure{
+		Outcome: hooks.OutcomeUnavailable, Code: CodeUnavailable,
+		Err: fmt.Errorf("plugin %s was not up yet when the hooks that are asked were loaded", p.ID()),
+	}
+}
+
 // evaluate asks the process that is up.
 func (p *called) evaluate(ctx context.Context, q *pluginv1.EvaluateRequest, limit int) (*pluginv1.EvaluateResponse, error) {
 	left := hooks.DefaultTimeLimit

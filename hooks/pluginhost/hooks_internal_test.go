@@ -188,6 +188,26 @@ func TestAPluginThatIsNotThereClosesTheGate(t *testing.T) {
 	}
 }
 
+// TestWhatWasLoadedBeforeAPluginWasUpStaysClosed: who has those hooks has none of the
+// plugin's rules, and one that is asked where it has not subscribed may say yes.
+func TestWhatWasLoadedBeforeAPluginWasUpStaysClosed(t *testing.T) {
+	t.Parallel()
+	f := &fake{evaluate: func(context.Context, *pluginv1.EvaluateRequest) (*pluginv1.EvaluateResponse, error) {
+		return wire.TransformContext.Answer(hooks.TransformContextResult{Action: hooks.ActionContinue}), nil
+	}}
+	p := down("policy")
+	c := newService(t, nil).caller([]*Plugin{p})
+	before := c.Hooks()
+	p.process, p.answer = f.serve(t, policyManifest), ruled("policy", taking("r", "a"))
+	v, ds, err := hooks.Ask(t.Context(), &hooks.Asker{}, before.TransformContext, hooks.Position{}, hooks.TransformContext{RunRef: about}, nil)
+	if err != nil || v.Action != hooks.ActionBlock || ds[0].ReasonCode != CodeUnavailable || f.asked.Load() != 0 {
+		t.Errorf("verdict %+v, decisions %+v, %v; asked %d times", v, ds, err, f.asked.Load())
+	}
+	if now := c.Hooks(); now.TransformContext != nil || len(c.Observers()) != 1 {
+		t.Error("what is loaded now is not what the plugin has said")
+	}
+}
+
 func TestADeathDuringTheCallIsACrash(t *testing.T) {
 	t.Parallel()
 	var process *Process

@@ -1,7 +1,6 @@
 package pluginhost
 
 import (
-	"errors"
 	"fmt"
 	"path"
 
@@ -17,8 +16,6 @@ func check(m Manifest, a *pluginv1.BootstrapResponse) error {
 		return fmt.Errorf("it says that it is %q, and its manifest that it is %s", wire.Shorten(a.GetId(), maxName), m.ID)
 	case a.GetVersion() != m.Version:
 		return fmt.Errorf("it says that its version is %q, and its manifest that it is %q", wire.Shorten(a.GetVersion(), maxName), m.Version)
-	case len(a.GetStreamRules()) > 0:
-		return errors.New("it has stream rules, which this agentd does not carry out")
 	}
 	gates := map[pluginv1.Gate]bool{}
 	for _, s := range a.GetSubscriptions() {
@@ -39,13 +36,14 @@ func check(m Manifest, a *pluginv1.BootstrapResponse) error {
 			return fmt.Errorf("it wants to be told of %d, which this agentd does not tell of", n)
 		}
 	}
-	return nil
+	_, err := compileRules(m.ID, a.GetStreamRules())
+	return err
 }
 
 const (
 	// maxName is how much of a name is repeated, in bytes.
 	maxName = 64
-	// maxGlobs is how many a list of a subscription may have.
+	// maxGlobs is how many a list of a subscription or a rule may have.
 	maxGlobs = 1000
 )
 
@@ -55,7 +53,12 @@ func checkSubscription(s *pluginv1.Subscription) error {
 	default:
 		return fmt.Errorf("there is no phase %d", s.GetPhase())
 	}
-	for _, globs := range [][]string{s.GetTools(), s.GetAgents(), s.GetTenants()} {
+	return checkGlobs(s.GetTools(), s.GetAgents(), s.GetTenants())
+}
+
+// checkGlobs looks at the lists of a subscription or a rule.
+func checkGlobs(lists ...[]string) error {
+	for _, globs := range lists {
 		if len(globs) > maxGlobs {
 			return fmt.Errorf("a list has more than %d globs", maxGlobs)
 		}

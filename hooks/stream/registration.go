@@ -14,9 +14,14 @@ import (
 
 // Registration is an observer and how it is asked.
 type Registration struct {
-	// ID is a name that [hooks.ValidName] takes.
+	// ID is a name that [hooks.ValidName] takes. That of a plugin's rule stands behind
+	// Plugin and a colon, so it is never one of somebody else's.
 	ID      string
 	Version string
+	// Plugin is the id of the plugin whose rule it is, "" for none. Digest is that of
+	// where it comes from, which is the plugin's bundle, "" where nobody computes it.
+	Plugin string
+	Digest string
 	// Config is what it was configured with; it is stored in the clear.
 	Config string
 	// Class is of which calls; "" is ClassMain.
@@ -72,10 +77,14 @@ func (r Registration) settled() (Registration, *RegistrationError) {
 		return r, &RegistrationError{ID: r.ID, Field: field, Problem: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case !hooks.ValidName(r.ID):
+	case r.Plugin == "" && !hooks.ValidName(r.ID):
 		return bad("ID", hooks.NameRule)
+	case r.Plugin != "" && !r.namedByPlugin():
+		return bad("ID", "must be the plugin's id, a colon and a name that "+hooks.NameRule)
 	case !storable(r.Version):
 		return bad("Version", "must be UTF-8 without U+0000")
+	case !storable(r.Digest):
+		return bad("Digest", "must be UTF-8 without U+0000")
 	case !storable(r.Config):
 		return bad("Config", "must be UTF-8 without U+0000")
 	case !slices.Contains([]Class{ClassMain, ClassCompaction, ClassTitle, ClassAny}, r.Class):
@@ -90,24 +99,42 @@ func (r Registration) settled() (Registration, *RegistrationError) {
 	if r.Redacting {
 		r.OnFailure = FailStop
 	}
-	if r.Only != nil {
-		for i, g := range slices.Concat(r.Only.Tenants, r.Only.Agents) {
-			if _, err := hooks.MatchName(g, ""); err == nil {
-				continue
-			}
-			field := fmt.Sprintf("Only.Tenants[%d]", i)
-			if i >= len(r.Only.Tenants) {
-				field = fmt.Sprintf("Only.Agents[%d]", i-len(r.Only.Tenants))
-			}
-			return bad(field, "%.80q is no glob, such as support-*", g)
-		}
-		r.Only = &hooks.Scope{Tenants: slices.Clone(r.Only.Tenants), Agents: slices.Clone(r.Only.Agents)}
+	only, field, glob := ownScope(r.Only, "Only")
+	if field != "" {
+		return bad(field, "%.80q is no glob, such as support-*", glob)
 	}
+	r.Only = only
 	r.ChunkTime = cmp.Or(r.ChunkTime, DefaultChunkTime)
 	r.AttemptTime = cmp.Or(r.AttemptTime, DefaultAttemptTime)
 	r.HoldBytes = cmp.Or(r.HoldBytes, DefaultHoldBytes)
 	r.HoldTime = cmp.Or(r.HoldTime, DefaultHoldTime)
 	return r, nil
+}
+
+// ownScope is a copy of s without its tools. Of the first glob that is none it returns
+// the place, within what s is called, and the text.
+func ownScope(s *hooks.Scope, called string) (own *hooks.Scope, field, glob string) {
+	if s == nil {
+		return nil, "", ""
+	}
+	for i, g := range slices.Concat(s.Tenants, s.Agents) {
+		if _, err := hooks.MatchName(g, ""); err == nil {
+			continue
+		}
+		field := fmt.Sprintf("%s.Tenants[%d]", called, i)
+		if i >= len(s.Tenants) {
+			field = fmt.Sprintf("%s.Agents[%d]", called, i-len(s.Tenants))
+		}
+		return nil, field, g
+	}
+	and, field, glob := ownScope(s.And, called+".And")
+	return &hooks.Scope{Tenants: slices.Clone(s.Tenants), Agents: slices.Clone(s.Agents), And: and}, field, glob
+}
+
+// namedByPlugin reports whether the id is that of a rule of the plugin.
+func (r Registration) namedByPlugin() bool {
+	name, ok := strings.CutPrefix(r.ID, r.Plugin+":")
+	return ok && hooks.ValidName(name) && storable(r.Plugin) && !strings.Contains(r.Plugin, ":")
 }
 
 func storable(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
@@ -142,7 +169,7 @@ func (r Registration) At(g hooks.Gate) hooks.Registration {
 	}
 	text, _ := json.Marshal(s) // what it holds is valid
 	return hooks.Registration{
-		Gate: g, ID: r.ID, Version: r.Version, Kind: hooks.KindObserver, Phase: hooks.PhaseMutate, Config: string(text),
+		Gate: g, ID: r.ID, Version: r.Version, Kind: hooks.KindObserver, Phase: hooks.PhaseMutate, Digest: r.Digest, Config: string(text),
 		OnFailure: hooks.FailurePolicy(r.OnFailure), TimeLimit: max(r.AttemptTime, 0), ReplyLimit: MaxEnvelope,
 		Redacting: r.Redacting, Only: r.Only,
 	}
