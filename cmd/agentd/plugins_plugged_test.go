@@ -30,7 +30,7 @@ func newPlugged(t *testing.T, config string, install func(pluginDirs), options .
 	p := &plugged{stack: newStack(t, storetest.New(t), options...), dirs: newPluginDirs(t), into: &loop.Switch{}}
 	install(p.dirs)
 	log := slog.New(slog.NewTextHandler(p.logged, nil))
-	p.plugins = newPlugins(p.dirs.flags(), &pluginRuns{}, nil, log)
+	p.plugins = newPlugins(p.dirs.flags(), &pluginRuns{}, store.NewNotices(p.store, newProcess()), nil, log)
 	t.Cleanup(func() {
 		p.into.Put(loop.InForce{})
 		if err := p.plugins.stop(context.Background()); err != nil {

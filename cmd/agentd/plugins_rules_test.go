@@ -301,7 +301,7 @@ func TestWhatTheConfigSaysOfAPluginHoldsForItsRules(t *testing.T) {
 func TestAFirstPluginThatIsBrokenIsNotLoaded(t *testing.T) {
 	t.Parallel()
 	dirs := newPluginDirs(t)
-	p := newPlugins(dirs.flags(), &pluginRuns{}, nil, slog.New(slog.DiscardHandler))
+	p := newPlugins(dirs.flags(), &pluginRuns{}, nil, nil, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() {
 		if err := p.stop(context.Background()); err != nil {
 			t.Error(err)

@@ -45,7 +45,7 @@ func TestDocumentedGoIsSomeThatCompiles(t *testing.T) {
 		return string(text)
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(read("../../docs/plugins.md"), -1)
-	sources := []string{"../../examples/plugins/policy/main.go", "example_test.go"}
+	sources := []string{"../../examples/plugins/policy/main.go", "example_test.go", "../../examples/plugins/redact/main.go"}
 	if len(blocks) != len(sources) {
 		t.Fatalf("%d blocks of Go", len(blocks))
 	}

@@ -89,7 +89,7 @@ func TestRulesAreObserversOfTheirPlugin(t *testing.T) {
 		t.Fatalf("hooks %+v", list)
 	}
 	for i, want := range []string{
-		`b.:tickets@2 stop true &{[t] [a*] []} {"class":"*","on_stop":"end_turn","chunk_time":100000000,"hold_bytes":-1,"hold_time":-1,` +
+		`b.:tickets@2 stop true &{[t] [a*] [] <nil>} {"class":"*","on_stop":"end_turn","chunk_time":100000000,"hold_bytes":-1,"hold_time":-1,` +
 			`"config":{"patterns":["email"],"matching":["ACME-\\d+"],"with":"[ticket]","lanes":["text"]}}`,
 		`b.:canary@2 detach false <nil> {"class":"*","on_stop":"fallback","chunk_time":2000000,"hold_bytes":65536,"hold_time":2000000000,` +
 			`"config":{"patterns":["canary"],"lanes":["text","reasoning","tool_arguments"],"reason":"no"}}`,
