@@ -371,7 +371,11 @@ func TestMoreQuestionsThanAPluginTakesAreNotAnswered(t *testing.T) {
 		<-tick.C
 	}
 	// Whoever comes when others are given up gets his turn, in vain.
-	for {
+	const tries = 20
+	for try := 1; ; try++ {
+		if try > tries {
+			t.Fatal("nobody is one too many")
+		}
 		p := s.newPoliced(t, h, [2]string{"faulty_charge", `{"fault":"sleep"}`})
 		p.goes()
 		outcome, code, _ := strings.Cut(strings.Join(rowsAt(t, s.db, p.job.SessionID, "outcome, reason_code"), "|"), " ")

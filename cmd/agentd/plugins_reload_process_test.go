@@ -17,7 +17,7 @@ func TestPluginsAreReplacedUnderRuns(t *testing.T) {
 	reloads, each := rounds(4, 100), rounds(4, 30)
 	dirs, db := newPluginDirs(t), storetest.New(t)
 	dirs.put(t, "policy", "1", "nothing")
-	const call = `{"delay": "200ms"}, {"tool": {"name": "memory_write", "arguments": {"key": "k", "content": "c"}}}`
+	call := `{"delay": "` + rounded("200ms", "1s") + `"}, {"tool": {"name": "memory_write", "arguments": {"key": "k", "content": "c"}}}`
 	s := startServe(t, db, append(dirs.env(), "AGENTD_SCRIPT="+script(t, call, call, call, `{"text": "done"}`)))
 	var runs []string
 	for i := range reloads {
@@ -51,6 +51,10 @@ func TestPluginsAreReplacedUnderRuns(t *testing.T) {
 		if n := scalar[int](t, db, query); n != 0 {
 			t.Errorf("%d %s", n, what)
 		}
+	}
+	if n := scalar[int](t, db, `
+		SELECT max(n) FROM (SELECT count(*) AS n FROM agentd.runs a JOIN agentd.runs b ON b.started_at <= a.started_at AND b.ended_at > a.started_at GROUP BY a.id) AS beside`); n < rounds(2, 100) {
+		t.Errorf("%d runs at once", n)
 	}
 	if n := scalar[int](t, db, `SELECT count(DISTINCT hook_version) FROM agentd.hook_decisions`); n < 2 {
 		t.Errorf("%d generations were asked", n)
