@@ -94,7 +94,7 @@ func narrow(ctx context.Context, host *plugin.Host) error {
 	active, err2 := host.ActiveTools(ctx)
 	if status.Code(unknown) != codes.InvalidArgument || !strings.Contains(unknown.Error(), `"nobody"`) || !slices.Equal(left, active) ||
 		!slices.Contains(left, "memory_write") || slices.Contains(left, "desk__open") {
-		return fmt.Errorf("of an unknown tool %v, left are %q, active are %q", unknown, left, active)
+		return fmt.Errorf("of an unknown tool %q, left are %q, active are %q", fmt.Sprint(unknown), left, active)
 	}
 	return errors.Join(err, err2)
 }
