@@ -64,6 +64,7 @@ FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLonger
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded
 FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestWhatIsRemembered|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
 FULL_SIZE := $(FULL_SIZE)|TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestWhatAPluginSendsTakesLittleMemory|TestAPluginThatDoesNotStartSaysWhy|TestPluginsAreReplacedUnderRuns|TestPluginsInEveryOrder|TestPluginsAreAskedInTheOrder|TestAPluginThatPrintsMuchIsObeyed
+FULL_SIZE := $(FULL_SIZE)|TestAPluginIsToldWhatHappens|TestAnotherProcessGoesOnTellingAPlugin
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant

@@ -11,6 +11,8 @@
 // not at all. As long as it is not up [Plugin.Process] says so, and whoever is to ask
 // it has no answer: that never means yes.
 //
+// A [Notifier] tells those that listen what has happened, until they have taken it.
+//
 // None of this holds against a plugin that means harm: it runs as the same user. Its
 // mistakes are kept from the host, and it gets none of the host's variables, files
 // and sockets that it was not given.
