@@ -7,8 +7,8 @@ package hooks
 // counts, or asks anybody is not.
 //
 // The loop asks about facts that are not durable yet only where all hooks of
-// the gate are pure. Then the facts, the decisions and what follows from them
-// are one append, where other hooks cost one more. Everything else is the same:
+// the gate that are asked are pure. Then the facts, the decisions and what follows
+// from them are one append, where other hooks cost one more. All else is the same:
 // limits, copies, the ledger, and that nothing is done before the decisions
 // about it are durable.
 //
@@ -33,4 +33,25 @@ func IsPure[In Input[In, Out], Out Result](f Func[In, Out]) bool {
 		}
 	}
 	return true
+}
+
+// IsPureAbout is [IsPure] without the hooks that are about something else, which are
+// not asked: see [Only]. At a gate that is about calls, tools are those of the calls;
+// none are any.
+func IsPureAbout[In Input[In, Out], Out Result](f Func[In, Out], run RunRef, tools ...string) bool {
+	for _, h := range chainOf(f) {
+		if !h.Pure && h.Only.coversOne(subjectOf(run), tools) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Scope) coversOne(about subject, tools []string) bool {
+	for _, tool := range tools {
+		if s.covers(about.calling(tool)) {
+			return true
+		}
+	}
+	return len(tools) == 0 && s.covers(about)
 }

@@ -58,3 +58,27 @@ func TestPureStandsInTheSetAndOnlyWhereItIsDeclared(t *testing.T) {
 		t.Errorf("decisions %v", told(ds))
 	}
 }
+
+func TestHooksThatAreNotAskedMakeNoGateImpure(t *testing.T) {
+	t.Parallel()
+	f := hooks.Compose(
+		hooks.Named("a", "1", continues(), hooks.Only(hooks.Scope{Agents: []string{"support"}, Tools: []string{"memory_*"}})),
+		hooks.Named("b", "1", continues(), hooks.Pure()),
+	)
+	support, other := hooks.RunRef{Agent: "support"}, hooks.RunRef{Agent: "other"}
+	for _, c := range []struct {
+		run   hooks.RunRef
+		tools []string
+		want  bool
+	}{
+		{other, []string{"memory_write"}, true}, {support, []string{"look"}, true}, {other, nil, true},
+		{support, []string{"look", "memory_write"}, false}, {support, nil, false},
+	} {
+		if got := hooks.IsPureAbout(f, c.run, c.tools...); got != c.want {
+			t.Errorf("%s, %q: %t", c.run.Agent, c.tools, got)
+		}
+	}
+	if !hooks.IsPureAbout[hooks.BeforeToolCall](nil, support) {
+		t.Error("nobody is not pure")
+	}
+}

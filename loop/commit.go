@@ -14,7 +14,8 @@ func (r *runner) commit(ctx context.Context) (step, error) {
 		d := r.draft()
 		p := r.planner()
 		st := p.next(d.state, d.run())
-		if len(r.facts) > 0 && r.insists(st.gates) {
+		turn, _ := d.run().Turn()
+		if len(r.facts) > 0 && r.insists(st.gates, turn.Calls) {
 			// A hook may take long, or take the process down: what it is asked
 			// about has to be there afterwards, under the same ids. Unless it has
 			// said that it does neither: see [hooks.Pure].

@@ -170,7 +170,7 @@ func (r *runner) heard(ctx context.Context, x execution) error {
 		return nil
 	}
 	r.unreviewed = append(r.unreviewed, outcome{x.call, res})
-	if hooks.IsPure(r.asks.Hooks.AfterToolCall) {
+	if hooks.IsPureAbout(r.asks.Hooks.AfterToolCall, r.ref(), x.call.Name) {
 		return nil
 	}
 	return r.record(ctx)

@@ -129,17 +129,21 @@ func (r *runner) advance(ctx context.Context) error {
 }
 
 // insists reports whether a hook at one of these gates is asked about durable
-// facts only.
-func (r *runner) insists(g gates) bool {
-	h := r.asks.Hooks
+// facts only. The calls are those of the turn.
+func (r *runner) insists(g gates, calls []Call) bool {
+	h, about := r.asks.Hooks, r.ref()
 	switch g {
 	case gatesRun:
-		return !hooks.IsPure(h.BeforeRunStart) || r.insists(gatesModel)
+		return !hooks.IsPureAbout(h.BeforeRunStart, about) || r.insists(gatesModel, nil)
 	case gatesModel:
-		provider := !hooks.IsPure(h.BeforeProviderHeaders) || !hooks.IsPure(h.BeforeProviderRequest)
-		return !hooks.IsPure(h.TransformContext) || provider && r.asksRequest(r.agent())
+		provider := !hooks.IsPureAbout(h.BeforeProviderHeaders, about) || !hooks.IsPureAbout(h.BeforeProviderRequest, about)
+		return !hooks.IsPureAbout(h.TransformContext, about) || provider && r.asksRequest(r.agent())
 	case gatesTools:
-		return !hooks.IsPure(h.BeforeToolCall) || !hooks.IsPure(h.BeforeExecute)
+		tools := make([]string, 0, len(calls))
+		for _, c := range calls {
+			tools = append(tools, c.Name)
+		}
+		return !hooks.IsPureAbout(h.BeforeToolCall, about, tools...) || !hooks.IsPureAbout(h.BeforeExecute, about, tools...)
 	case gatesNone:
 	}
 	return false

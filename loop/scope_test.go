@@ -49,3 +49,26 @@ func TestHooksAboutSomethingElseLeaveNoRow(t *testing.T) {
 		}
 	}
 }
+
+// TestHooksAboutSomethingElseCostNoAppend, pure or not: what is not asked needs no
+// durable facts.
+func TestHooksAboutSomethingElseCostNoAppend(t *testing.T) {
+	t.Parallel()
+	want := lookedUp(t, nil, noGate).steps(t)
+	g := lookedUp(t, nil, noGate)
+	nobody, other := hooks.Scope{Agents: []string{"nobody"}}, hooks.Scope{Tools: []string{"other_*"}}
+	const no = hooks.ActionBlock
+	g.Use(hooks.Hooks{
+		BeforeInput:           always[hooks.BeforeInput](hooks.BeforeInputResult{Action: no}, nobody),
+		BeforeRunStart:        always[hooks.BeforeRunStart](hooks.BeforeRunStartResult{Action: no}, nobody),
+		TransformContext:      always[hooks.TransformContext](hooks.TransformContextResult{Action: no}, nobody),
+		BeforeProviderHeaders: always[hooks.BeforeProviderHeaders](hooks.BeforeProviderHeadersResult{Action: no}, nobody),
+		BeforeProviderRequest: always[hooks.BeforeProviderRequest](hooks.BeforeProviderRequestResult{Action: no}, nobody),
+		BeforeToolCall:        always[hooks.BeforeToolCall](hooks.BeforeToolCallResult{Action: no}, other),
+		BeforeExecute:         always[hooks.BeforeExecute](hooks.BeforeExecuteResult{Action: no}, other),
+		AfterToolCall:         always[hooks.AfterToolCall](hooks.AfterToolCallResult{Action: hooks.ActionWithhold}, other),
+	})
+	if got := g.steps(t); !slices.Equal(got, want) {
+		t.Errorf("appends %q; want %q", got, want)
+	}
+}
