@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -106,6 +107,10 @@ func lockFile(name string, how int) (*os.File, error) {
 	return f, nil
 }
 
+// hostPattern is how the directories of hosts are named. Whoever names a directory for
+// hosts that has something else in it, such as his own, keeps that.
+var hostPattern = regexp.MustCompile(`^` + hostPrefix + `[0-9]+$`)
+
 // sweep deletes what hosts have left.
 func sweep(base string, wait time.Duration, log *slog.Logger) error {
 	entries, err := os.ReadDir(base)
@@ -114,7 +119,7 @@ func sweep(base string, wait time.Duration, log *slog.Logger) error {
 	}
 	deadline := time.Now().Add(wait)
 	for _, e := range entries {
-		if e.Name() == "lock" {
+		if !e.IsDir() || !hostPattern.MatchString(e.Name()) {
 			continue
 		}
 		dir := filepath.Join(base, e.Name())

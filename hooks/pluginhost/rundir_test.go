@@ -123,3 +123,31 @@ func TestAHostThatCannotBeSeenToBeGoneIsLeftAlone(t *testing.T) {
 		t.Errorf("left %v, %v; logged %s", left, err, log)
 	}
 }
+
+// TestAHostDeletesNothingButWhatHostsHaveLeft: somebody names his own directory.
+func TestAHostDeletesNothingButWhatHostsHaveLeft(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(temp(t), "r")
+	for _, path := range []string{"h1/s", "home/work", "h", "h2x/notes", ".config"} {
+		if err := os.MkdirAll(filepath.Join(dir, path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "letter"), "dear", 0o600)
+	write(t, filepath.Join(dir, "h3"), "a file", 0o600)
+	if err := os.Symlink("home", filepath.Join(dir, "h4")); err != nil {
+		t.Fatal(err)
+	}
+	h, err := pluginhost.New(pluginhost.Config{Dir: dir, Keeper: keeper, Log: slog.New(slog.DiscardHandler), Greet: greet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{"h1": false, "home/work": true, "h": true, "h2x/notes": true, ".config": true, "letter": true, "h3": true, "h4": true} {
+		if _, err := os.Lstat(filepath.Join(dir, path)); (err == nil) != want {
+			t.Errorf("%s is there: %t, %v", path, err == nil, err)
+		}
+	}
+}
