@@ -11,17 +11,24 @@ import (
 )
 
 // CompileSchema makes of the JSON Schema of somebody else's tool what says whether
-// arguments fit it. The schema has to be one of an object. What others may read
+// arguments fit it. The schema has to be one of an object, and refer to places within
+// itself alone, in a way that has an end. What others may read
 // otherwise than the tool does never fits: a key that stands twice, or that is a
 // property of the schema but for the case of its letters. What is returned is safe for
 // concurrent use.
 func CompileSchema(raw json.RawMessage) (validate func(arguments json.RawMessage) error, err error) {
+	if err := shallow(raw); err != nil {
+		return nil, err
+	}
 	var schema jsonschema.Schema
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		return nil, fmt.Errorf("it is no JSON Schema: %w", err)
 	}
 	if schema.Type != "object" {
 		return nil, errors.New(`it is not that of an object: it has to have "type": "object"`)
+	}
+	if err := bounded(&schema); err != nil {
+		return nil, err
 	}
 	resolved, err := schema.Resolve(nil)
 	if err != nil {

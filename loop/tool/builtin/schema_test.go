@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -45,6 +46,47 @@ func TestWhatIsNoSchemaOfAnObjectIsRefused(t *testing.T) {
 	for _, schema := range []string{``, `{`, `[]`, `{}`, `{"type":"string"}`, `{"type":"object","properties":{"a":{"$ref":"https://example.com/x"}}}`, `{"type":"object","properties":{"a":{"pattern":"("}}}`} {
 		if _, err := builtin.CompileSchema(json.RawMessage(schema)); err == nil {
 			t.Errorf("%s is taken", schema)
+		}
+	}
+}
+
+// TestASchemaThatWouldBeFollowedWithoutEndIsRefused: it would end the process.
+func TestASchemaThatWouldBeFollowedWithoutEndIsRefused(t *testing.T) {
+	t.Parallel()
+	doubled := func(n int) string {
+		var out strings.Builder
+		for i := range n {
+			fmt.Fprintf(&out, `"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%[2]d"}]},`, i, i+1)
+		}
+		return fmt.Sprintf(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{%s"d%d":{}}}`, out.String(), n)
+	}
+	deep := func(n int) string {
+		return `{"type":"object","properties":{"a":` + strings.Repeat(`{"not":`, n) + `{}` + strings.Repeat(`}`, n) + `}}`
+	}
+	for schema, want := range map[string]string{
+		`{"type":"object","$ref":"#"}`: "# refers to itself about the same value",
+		`{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"$ref":"#/properties/a"}]}}}`:            "#/properties/a refers to itself",
+		`{"type":"object","properties":{"a~b/c":{"not":{"$ref":"#/properties/a~0b~1c"}}}}`:                        "#/properties/a~0b~1c refers to itself",
+		`{"type":"object","$defs":{"a":{"if":{"$ref":"#/$defs/b"}},"b":{"allOf":[{"$ref":"#/%24defs/a"}]}}}`:      "refers to itself",
+		`{"type":"object","items":{"prefixItems":[{"dependentSchemas":{"x":{"$ref":"#/items/prefixItems/0"}}}]}}`: "refers to itself",
+		`{"type":"object","$REF":"#"}`:                                                  "# refers to itself",
+		`{"type":"object","properties":{"a":{"$ref":"#/$defs/no"}}}`:                    `refers to "#/$defs/no"`,
+		`{"type":"object","properties":{"a":{"$ref":"#/required/7"}},"required":["a"]}`: `refers to "#/required/7"`,
+		`{"type":"object","properties":{"a":{"$ref":"https://example.com/a"}}}`:         "has to be a place within the schema",
+		`{"type":"object","properties":{"a":{"$dynamicRef":"#a"}}}`:                     "$dynamicRef",
+		`{"type":"object","properties":{"a":{"$id":"b"}}}`:                              "only the whole schema may",
+		doubled(26): "more than 10000 times",
+		deep(200):   "deeper than 100 levels",
+		doubled(5):  "", deep(50): "",
+		`{"type":"object","$id":"https://example.com/tree","properties":{"kids":{"type":"array","items":{"$ref":"#"}}}}`:         "",
+		`{"type":"object","properties":{"$ref":{"type":"string"},"default":{"default":{"$ref":"nowhere"},"const":{"$id":"x"}}}}`: "",
+	} {
+		validate, err := builtin.CompileSchema(json.RawMessage(schema))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.120s: %v, want %q", schema, err, want)
+		}
+		if err == nil {
+			_ = validate(json.RawMessage(`{"a":1}`)) // it ends
 		}
 	}
 }
