@@ -77,6 +77,11 @@ func ShowsKey(key string) func(*http.Request) bool {
 
 var crossOrigin = http.NewCrossOriginProtection()
 
+// Local is nil for a request that a server that asks for no key may answer, as far as
+// its headers tell: the error, which may be shown, is about one that a web page may have
+// had a browser send. It is for pages beside the API, too, and safe for concurrent use.
+func Local(r *http.Request) error { return localOnly(r) }
+
 // localOnly keeps web pages from driving a server that asks for no key.
 func localOnly(r *http.Request) error {
 	if !loopbackHost(r.Host) {
