@@ -105,7 +105,7 @@ func (p *Plugin) Process() (*Process, error) {
 	defer p.mu.Unlock()
 	if p.process == nil {
 		return nil, &hooks.Failure{
-			Outcome: hooks.OutcomeUnavailable, Code: "host.unavailable",
+			Outcome: hooks.OutcomeUnavailable, Code: CodeUnavailable,
 			Err: fmt.Errorf("plugin %s is %s: %s", p.bundle.ID, p.status.State, p.status.Reason),
 		}
 	}

@@ -79,16 +79,16 @@ func (p *Process) Failure(err error) *hooks.Failure {
 	}
 	switch code {
 	case codes.DeadlineExceeded:
-		f.Outcome, f.Code = hooks.OutcomeTimeout, "host.timeout"
+		f.Outcome, f.Code = hooks.OutcomeTimeout, CodeTimeout
 	case codes.ResourceExhausted:
-		f.Outcome, f.Code = hooks.OutcomeOversize, "host.oversize"
+		f.Outcome, f.Code = hooks.OutcomeOversize, CodeOversize
 	case codes.Unavailable:
-		f.Outcome, f.Code = hooks.OutcomeUnavailable, "host.unavailable"
+		f.Outcome, f.Code = hooks.OutcomeUnavailable, CodeUnavailable
 		wait := time.NewTimer(deathTime)
 		defer wait.Stop()
 		select {
 		case <-p.run.died:
-			f.Outcome, f.Code, f.Err = hooks.OutcomeCrash, "host.crash", p.run.cause
+			f.Outcome, f.Code, f.Err = hooks.OutcomeCrash, CodeCrash, p.run.cause
 		case <-wait.C:
 		}
 	default:
