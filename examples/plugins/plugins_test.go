@@ -162,3 +162,33 @@ func TestPolicyInPython(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestPolicyInPythonIsInstalledAsItLies in its directory, with its manifest.
+func TestPolicyInPythonIsInstalledAsItLies(t *testing.T) {
+	t.Parallel()
+	if python(t) != "/usr/bin/python3" {
+		t.Skip("NOT TESTED: /usr/bin/python3 has no gRPC (Debian: python3-grpcio), so the host does not start examples/plugins/python")
+	}
+	if _, err := exec.LookPath("openssl"); err != nil {
+		t.Skip("NOT TESTED: openssl is not installed, so the host does not start examples/plugins/python: ", err)
+	}
+	files := map[string]string{}
+	entries, err := os.ReadDir("python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		files[e.Name()] = filepath.Join("python", e.Name())
+	}
+	if info, err := os.Stat("python/policy.py"); err != nil || info.Mode()&0o111 == 0 {
+		t.Errorf("the program may not be executed: %v, %v", info, err)
+	}
+	_, caller := installed(t, files)
+	ask := caller.Hooks().BeforeToolCall
+	for arguments, want := range map[string]hooks.Action{`{"key":"name"}`: hooks.ActionBlock, `{"key":"town"}`: hooks.ActionContinue} {
+		a, err := ask(t.Context(), hooks.BeforeToolCall{Call: hooks.ToolCall{Name: "memory_write", Arguments: arguments}})
+		if err != nil || a.Action != want {
+			t.Errorf("%s: %+v, %v", arguments, a, err)
+		}
+	}
+}

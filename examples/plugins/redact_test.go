@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 	"github.com/seed-2ca4966b/agentd/hooks/stream"
@@ -16,22 +17,29 @@ import (
 // keeperRole is the first argument of this test binary where it keeps a plugin.
 const keeperRole = "keeper"
 
-// installed has a host start an example with the manifest that lies beside it.
-func installed(t *testing.T, name string) (*pluginhost.Plugin, *pluginhost.Caller) {
+// inGo are the files of an example that is a program in Go.
+func inGo(t *testing.T, name string) map[string]string {
+	t.Helper()
+	return map[string]string{name: example(t, name), pluginhost.ManifestName: filepath.Join(name, pluginhost.ManifestName)}
+}
+
+// installed has a host start an example that consists of these files, by their names in
+// the bundle.
+func installed(t *testing.T, files map[string]string) (*pluginhost.Plugin, *pluginhost.Caller) {
 	t.Helper()
 	root, err := os.MkdirTemp("", "pe-") // the path of a socket has to be short
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(root) })
-	bundle := filepath.Join(root, "p", name)
+	bundle := filepath.Join(root, "p", "example")
 	if err := os.MkdirAll(bundle, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for from, to := range map[string]string{example(t, name): name, filepath.Join(name, pluginhost.ManifestName): pluginhost.ManifestName} {
+	for name, from := range files {
 		content, err := os.ReadFile(from)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(bundle, to), content, 0o755) //nolint:gosec // it is a program
+			err = os.WriteFile(filepath.Join(bundle, name), content, 0o755) //nolint:gosec // it is a program
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -45,6 +53,7 @@ func installed(t *testing.T, name string) (*pluginhost.Plugin, *pluginhost.Calle
 	service := pluginhost.NewService(pluginhost.ServiceConfig{Version: "test", Log: log})
 	host, err := pluginhost.New(pluginhost.Config{
 		Dir: filepath.Join(root, "r"), Keeper: []string{self, keeperRole}, Log: log, Greet: service.Greet, Gone: service.Gone,
+		Limits: pluginhost.Limits{Start: time.Minute}, // machines are slow
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +103,7 @@ func answer(t *testing.T, rules []stream.Registration, pieces ...string) (text s
 
 func TestRedactTakesOutAndHaltsWherePiecesAreCut(t *testing.T) {
 	t.Parallel()
-	p, caller := installed(t, "redact")
+	p, caller := installed(t, inGo(t, "redact"))
 	process, err := p.Process()
 	if err != nil {
 		t.Fatal(err)

@@ -100,7 +100,8 @@ def main():
             response_serializer=lambda answer: answer.SerializeToString())
     server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(service.full_name, handlers)])
 
-    directory = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("PLUGIN_UNIX_SOCKET_DIR")))
+    # agentd connects to nothing that is not in this very directory.
+    directory = pathlib.Path(os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp())
     path, shown, credentials = directory / "socket", "", None
     client = os.environ.get("PLUGIN_CLIENT_CERT")
     if client:
