@@ -38,6 +38,8 @@ func TestExitCode(t *testing.T) {
 	}{
 		{nil, 0, ""},
 		{errors.New("broken"), 1, "agentd: broken\n"},
+		{errors.New("no \x1b[31m\u009bplugin"), 1, "agentd: no \ufffd[31m\ufffdplugin\n"},
+		{&exitError{code: 2, err: errors.New("\x07")}, 2, "agentd: \ufffd\n"},
 		{&exitError{code: 2, err: errors.New("wrong")}, 2, "agentd: wrong\n"},
 		{fmt.Errorf("so %w", &exitError{code: 1, err: errors.New("wrong")}), 1, "agentd: so wrong\n"},
 		{&exitError{code: 3}, 3, ""},

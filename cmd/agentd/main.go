@@ -70,11 +70,11 @@ func exitCode(err error, stderr io.Writer) int {
 	}
 	var exit *exitError
 	if !errors.As(err, &exit) {
-		fmt.Fprintln(stderr, "agentd:", err)
+		fmt.Fprintln(stderr, "agentd:", printable(err.Error()))
 		return exitFailure
 	}
 	if exit.err != nil {
-		fmt.Fprintln(stderr, "agentd:", err)
+		fmt.Fprintln(stderr, "agentd:", printable(err.Error()))
 	}
 	return exit.code
 }

@@ -30,7 +30,8 @@ func (p Problem) String() string { return p.Path + ": " + p.Text }
 // earlier directory. A directory that does not exist has none.
 //
 // What is there and cannot be used, or is locked and not there, is in the list too,
-// as a Broken bundle: somebody counts on it. The problems tell of it, and of whatever
+// as a Broken bundle: somebody counts on it. So is a directory that cannot be read, and
+// a link that leads nowhere. The problems tell of it, and of whatever
 // else is odd.
 func Discover(dirs []string) ([]Bundle, []Problem) {
 	d := &discovery{}
@@ -66,9 +67,14 @@ func (d *discovery) directory(dir string) {
 	if errors.Is(err, fs.ErrNotExist) || err == nil && d.met(info) {
 		return // the same twice replaces nothing
 	}
-	entries, err := os.ReadDir(root)
 	if err != nil {
 		d.problem("", root, "%v", err)
+		return
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		// It is there, and nobody knows what is in it.
+		d.bundles = append(d.bundles, Bundle{Manifest: Manifest{ID: filepath.Base(root)}, Root: root, Path: root, Broken: err})
 		return
 	}
 	var found []Bundle
@@ -78,8 +84,10 @@ func (d *discovery) directory(dir string) {
 		switch {
 		case strings.HasPrefix(e.Name(), ".") || err == nil && !info.IsDir():
 			continue
-		case err != nil:
-			d.problem("", path, "%v", err)
+		case errors.Is(err, fs.ErrNotExist) && e.Type()&fs.ModeSymlink == 0:
+			continue // somebody has deleted it
+		case err != nil: // such as a link to where a plugin was
+			found = append(found, Bundle{Manifest: Manifest{ID: e.Name()}, Root: root, Path: path, Broken: err})
 			continue
 		}
 		if _, err := os.Lstat(filepath.Join(path, ManifestName)); errors.Is(err, fs.ErrNotExist) {

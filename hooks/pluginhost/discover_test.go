@@ -47,9 +47,6 @@ func TestPluginsAreFoundInOrderAndReplaceEarlierOnes(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dirs[0], "data"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("nowhere", filepath.Join(dirs[0], "link")); err != nil {
-		t.Fatal(err)
-	}
 	bundles, problems := pluginhost.Discover([]string{dirs[0], filepath.Join(dirs[0], "absent"), dirs[1], dirs[0]})
 	if got := ids(bundles); !slices.Equal(got, []string{"b", "c", "a", "z"}) {
 		t.Errorf("found %v", got)
@@ -62,14 +59,10 @@ func TestPluginsAreFoundInOrderAndReplaceEarlierOnes(t *testing.T) {
 		said = append(said, strings.ReplaceAll(p.String(), filepath.Dir(dirs[0]), ""))
 	}
 	want := []string{
-		"/1/data: it has no plugin.yaml, so it is no plugin", "/1/link: stat /1/link: no such file or directory", "/2/a: it replaces /1/a",
+		"/1/data: it has no plugin.yaml, so it is no plugin", "/2/a: it replaces /1/a",
 	}
-	if !slices.Equal(said, want) || problems[2].ID != "a" {
+	if !slices.Equal(said, want) || problems[1].ID != "a" {
 		t.Errorf("problems %q", said)
-	}
-	file := filepath.Join(dirs[0], "README")
-	if none, problems := pluginhost.Discover([]string{file}); len(none) != 0 || len(problems) != 1 {
-		t.Errorf("in a file: %v, %v", none, problems)
 	}
 }
 
@@ -100,6 +93,26 @@ func TestWhatIsThereAndCannotBeUsedIsNotForgotten(t *testing.T) {
 	write(t, filepath.Join(dir, pluginhost.LockName), "nonsense", 0o644)
 	if _, problems := pluginhost.Discover([]string{dir}); len(problems) != 3 || !strings.Contains(fmt.Sprint(problems), "plugins.lock:1: expected") {
 		t.Errorf("problems %v", problems)
+	}
+}
+
+func TestPluginsThatCannotBeSeenAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	dirs := roots(t, "p", "q")
+	install(t, dirs[0], "other", "")
+	if err := os.Symlink("gone", filepath.Join(dirs[0], "policy")); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dirs[1], "file")
+	write(t, file, "no directory", 0o644)
+	bundles, problems := pluginhost.Discover([]string{dirs[0], file})
+	if got := ids(bundles); !slices.Equal(got, []string{"other", "policy", "file"}) || len(problems) != 2 {
+		t.Fatalf("found %v, %v", got, problems)
+	}
+	for i, want := range []string{"", "no such file", "not a directory"} {
+		if err := bundles[i].Broken; (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is broken: %v, want %q", bundles[i].ID, err, want)
+		}
 	}
 }
 

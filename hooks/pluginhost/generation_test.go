@@ -55,6 +55,9 @@ func TestAReloadReplacesPluginsUnderNobody(t *testing.T) {
 		left, err := filepath.Glob(filepath.Join(w.dir, "h*", "g*"))
 		return err == nil && len(left) == 1
 	})
+	if strings.Contains(w.log.String(), "level=ERROR") {
+		t.Errorf("an error was logged: %s", w.log)
+	}
 }
 
 func TestAReloadThatFailsChangesNothing(t *testing.T) {

@@ -31,10 +31,15 @@ func check(m Manifest, a *pluginv1.BootstrapResponse) error {
 			return fmt.Errorf("at %s: %w", wire.GateOf(g), err)
 		}
 	}
+	told := map[pluginv1.NotificationType]bool{}
 	for _, n := range a.GetNotifications() {
 		if _, known := pluginv1.NotificationType_name[int32(n)]; !known || n == 0 {
 			return fmt.Errorf("it wants to be told of %d, which this agentd does not tell of", n)
 		}
+		if told[n] {
+			return fmt.Errorf("it wants to be told of %s twice", n)
+		}
+		told[n] = true
 	}
 	_, err := compileRules(m.ID, a.GetStreamRules())
 	return err

@@ -221,6 +221,7 @@ func TestWhatAPluginMayNotSayOfItself(t *testing.T) {
 		`stream rule "": its id must`: {Id: "policy", Version: "1", StreamRules: []*pluginv1.StreamRule{{}}},
 		"told of 9":                   {Id: "policy", Version: "1", Notifications: []pluginv1.NotificationType{9}},
 		"told of 0":                   {Id: "policy", Version: "1", Notifications: []pluginv1.NotificationType{0}},
+		"_RUN_START twice":            {Id: "policy", Version: "1", Notifications: []pluginv1.NotificationType{1, 2, 1}},
 		"is not 1 to 64 letters":      {Id: "policy", Version: "1", Tools: []*pluginv1.ToolSpec{tool("a.b", `{}`)}},
 		"names like ping are":         {Id: "policy", Version: "1", Tools: []*pluginv1.ToolSpec{tool("ping", `{}`)}},
 		"names like memory_* are":     {Id: "policy", Version: "1", Tools: []*pluginv1.ToolSpec{tool("memory_open", `{}`)}},

@@ -112,6 +112,9 @@ func (p *Plugin) Process() (*Process, error) {
 	return p.process, nil
 }
 
+// endedReason is that of a plugin that is down as it should be.
+const endedReason = "it was ended"
+
 // set changes the status, and tells of it.
 func (p *Plugin) set(state State, process *Process, reason string) {
 	p.mu.Lock()
@@ -126,7 +129,7 @@ func (p *Plugin) set(state State, process *Process, reason string) {
 	}
 	p.mu.Unlock()
 	level := slog.LevelInfo
-	if state == StateDown {
+	if state == StateDown && reason != endedReason {
 		level = slog.LevelError
 	}
 	p.log.LogAttrs(context.Background(), level, "plugin has another state", slog.String("state", string(state)), slog.String("reason", reason), slog.Int("pid", p.Status().PID))

@@ -35,7 +35,7 @@ func (p *Plugin) run(hard, soft context.Context) {
 			err = p.serve(hard, soft, process)
 		}
 		if soft.Err() != nil {
-			p.set(StateDown, nil, "it was ended")
+			p.set(StateDown, nil, endedReason)
 			return
 		}
 		p.mu.Lock()
