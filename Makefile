@@ -23,7 +23,7 @@ LDFLAGS := -X main.version=$(VERSION)
 # Most start a Postgres of their own, so more than four starve each other of
 # memory and disk long before they run out of cores.
 TEST_P ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -le 3 ] || n=3; echo $$((n + 1)))
-TEST_TIMEOUT ?= 10m
+TEST_TIMEOUT ?= 15m
 # How many cases of each property are drawn; another seed each time.
 RAPID_CHECKS ?= 40
 export RAPID_CHECKS
