@@ -21,7 +21,9 @@ type PluginEvent struct { //nolint:revive // Event would be taken for one of a s
 	// Turn is 0 outside of a turn.
 	Turn int
 	// Payload is one JSON object. At a gate it is the gate's input as docs/webhooks.md
-	// lists it, and with the values of headers.
+	// lists it, and with the values of headers. Of a notification it is the message of
+	// its kind in notification.proto, with the names and all fields of that: of
+	// OnTurnStart {"turn":1,"attempt":1,"resumed":false}.
 	Payload json.RawMessage
 }
 

@@ -104,10 +104,11 @@ func (p *Plugin) Process() (*Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.process == nil {
-		return nil, &hooks.Failure{
-			Outcome: hooks.OutcomeUnavailable, Code: CodeUnavailable,
-			Err: fmt.Errorf("plugin %s is %s: %s", p.bundle.ID, p.status.State, p.status.Reason),
+		why := fmt.Sprintf("plugin %s is %s", p.bundle.ID, p.status.State)
+		if p.status.Reason != "" {
+			why += ": " + p.status.Reason
 		}
+		return nil, &hooks.Failure{Outcome: hooks.OutcomeUnavailable, Code: CodeUnavailable, Err: errors.New(why)}
 	}
 	return p.process, nil
 }
