@@ -161,8 +161,8 @@ func (n node) run(ctx context.Context) (err error) {
 	} else {
 		mux.Handle("GET /metrics", withKey(n.key, n.metrics.handler()))
 	}
-	mux.Handle(pluginsPath, withKey(n.key, pluginDoor{plugins: plugins, local: n.key == ""}))
 	streams, closeStreams := context.WithCancel(context.WithoutCancel(ctx))
+	mux.Handle(pluginsPath, withKey(n.key, pluginDoor{plugins: plugins, local: n.key == "", stopping: streams.Done()}))
 	if n.api {
 		mux.Handle("/", api.New(api.Config{
 			Commands: commands, Reader: log, Feed: log, Pauses: log, APIKey: n.key, Stopping: streams, Log: n.parts,

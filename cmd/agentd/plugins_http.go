@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/seed-2ca4966b/agentd/api"
@@ -18,6 +19,8 @@ type pluginDoor struct {
 	plugins *plugins
 	// local says that it answers this machine alone: there is no key.
 	local bool
+	// stopping is closed when nothing is loaded any more; nil never is.
+	stopping <-chan struct{}
 }
 
 // ServeHTTP implements http.Handler.
@@ -56,11 +59,15 @@ func (d pluginDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+var errStopping = errors.New("the process is about to end")
+
 // reload waits until the plugins are loaded, or why they are not.
 func (d pluginDoor) reload(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
 	case d.plugins.reloads <- done:
+	case <-d.stopping:
+		return errStopping // who would have loaded them is gone
 	case <-ctx.Done():
 		return ctx.Err()
 	}

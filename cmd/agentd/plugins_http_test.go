@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -60,5 +61,18 @@ func TestWithoutAKeyPagesOfBrowsersAreNotAnswered(t *testing.T) {
 				t.Errorf("%s of %s: %d, want %d", method, name, w.Code, test.want)
 			}
 		}
+	}
+}
+
+// TestAReloadDoesNotHoldUpAProcessThatStops: nobody is left to load the plugins.
+func TestAReloadDoesNotHoldUpAProcessThatStops(t *testing.T) {
+	t.Parallel()
+	stopping := make(chan struct{})
+	close(stopping)
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodPost, pluginsPath, http.NoBody)
+	r.Header.Set("Content-Type", jsonType)
+	pluginDoor{plugins: newPlugins(pluginRunFlags{}, nil, nil, nil, nil), stopping: stopping}.ServeHTTP(w, r)
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), errStopping.Error()) {
+		t.Errorf("%d, %s", w.Code, w.Body)
 	}
 }
