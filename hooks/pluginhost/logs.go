@@ -25,7 +25,7 @@ const (
 	// prints. One that prints more waits for that: reading without end takes as much of
 	// the machine as it can get, and most of what was read is thrown away.
 	readBurst = 32 << 20
-	readRate  = 8 << 20
+	readRate  = 2 << 20
 )
 
 // output is what one process prints, on all its ways. It is safe for concurrent use.
