@@ -42,11 +42,12 @@ func (n neighbour) item() string {
 }
 
 // measureBroken measures the runs that a broken plugin is not asked about, beside
-// some that it is, in an order that is the same backwards.
+// some that it is, in turns, to and fro: what drifts falls on all of them.
 func (b *bench) measureBroken(ctx context.Context) error {
 	sums := make([]beside, len(neighbours))
-	for turn := range 2 * len(neighbours) {
-		i := min(turn, 2*len(neighbours)-1-turn)
+	for turn := range b.besides * len(neighbours) {
+		at := turn % (2 * len(neighbours))
+		i := min(at, 2*len(neighbours)-1-at)
 		got, err := b.playBeside(ctx, neighbours[i])
 		if err != nil {
 			return fmt.Errorf("%s: %w", neighbours[i].item(), err)
