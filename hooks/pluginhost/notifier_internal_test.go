@@ -162,7 +162,7 @@ func TestWhoListensIsLookedAtAgain(t *testing.T) {
 	a.load(t, false, turnEnds)
 	d.add(1)
 	d.await(t, "it is not told", func() bool { return len(d.failed) > 0 && d.at == 1 })
-	if want := "host.unavailable: plugin policy is : "; d.noted()[0] != want {
+	if want := "host.unavailable: plugin policy is "; d.noted()[0] != want {
 		t.Errorf("noted %q, want %q", d.noted()[0], want)
 	}
 	a.load(t, true, turnEnds)
