@@ -62,14 +62,20 @@ test: need-go setup ## Run all tests under the race detector (PKG=./store/... TE
 FULL_SIZE := TestClientsThatJoinWhileARunWritesMissAndRepeatNothing|TestALongSessionInARoughWorldIsAlwaysValid|TestASecretIsNowhere|TestRecordedStreamsMeanTheSame
 FULL_SIZE := $(FULL_SIZE)|TestKill|AfterAKill|TestAWorkerThatWasStoppedForLongerThanItsLease|TestOfManyAnswersToTwoProcessesTheFirstHolds|TestARollingRestart|TestOfAnAnswerAndACancelAtOnceOneIsFirst
 FULL_SIZE := $(FULL_SIZE)|TestWhateverIsKilled|TestLogConformanceBehindAPooler|TestRunsOutlive|TestACancelThroughAnotherProcess|TestTamperingIsNamed|TestSlowClients|TestNoTurnIsLost|TestATokenIsNoCommit|TestHostileRules|TestRedactionIsBounded
-FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestWhatIsRemembered|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
-FULL_SIZE := $(FULL_SIZE)|TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestWhatAPluginSendsTakesLittleMemory|TestAPluginThatDoesNotStartSaysWhy|TestPluginsAreReplacedUnderRuns|TestPluginsInEveryOrder|TestPluginsAreAskedInTheOrder|TestAPluginThatPrintsMuchIsObeyed
-FULL_SIZE := $(FULL_SIZE)|TestAPluginIsToldWhatHappens|TestAnotherProcessGoesOnTellingAPlugin
+FULL_SIZE := $(FULL_SIZE)|IsRedactedAsTheWholeIs|TestLongArgumentsPass|TestProjectionsAreWhatTheLogFoldsTo|TestSQLHashesWhatGoHashes|TestFoldIs|TestFoldOfALegalLogIsSane|TestRunsShareNoStateOfObservers|TestADraftLeadsToWhatItsEventsFoldTo
 
 .PHONY: test-full-size
 test-full-size: need-go setup ## Run what `test` makes smaller for the race detector as large as it is meant
-	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' $(TESTFLAGS) ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules ./hooks/pattern ./hooks/pluginhost
+	AGENTD_FULL_SIZE=1 RAPID_CHECKS=400 go test -count=1 -timeout=20m -run '$(FULL_SIZE)' $(TESTFLAGS) ./cmd/agentd ./cmd/faults ./loop ./store ./hooks/rules ./hooks/pattern
 	RAPID_CHECKS=10000 go test -count=1 -run TestTheSameChunksGetTheSameVerdicts ./hooks/stream
+
+PLUGINS_FULL_SIZE := TestNothingOutlivesAHostThatIsKilled|TestManyReloadsUnderManyUsersBreakNoCall|TestHowMuchAPluginPrintsIsNoMatter|TestWhatAPluginSendsTakesLittleMemory|TestAPluginThatDoesNotStartSaysWhy
+PLUGINS_FULL_SIZE := $(PLUGINS_FULL_SIZE)|TestPluginsAreReplacedUnderRuns|TestPluginsInEveryOrder|TestPluginsAreAskedInTheOrder|TestAPluginThatPrintsMuchIsObeyed|TestAPluginIsToldWhatHappens|TestAnotherProcessGoesOnTellingAPlugin
+
+# Beside the tests above these would take too long for what runs before each merge.
+.PHONY: test-plugins
+test-plugins: need-go setup ## Run at full size: plugins that are replaced, killed and flooded, and what patterns remember; takes minutes
+	AGENTD_FULL_SIZE=1 go test -count=1 -timeout=20m -run '$(PLUGINS_FULL_SIZE)|TestWhatIsRemembered' $(TESTFLAGS) ./cmd/agentd ./hooks/pluginhost ./hooks/pattern
 
 # Whether it meets the fault in its half minutes is chance, so nothing waits for it.
 .PHONY: test-mutants
