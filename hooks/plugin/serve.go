@@ -51,6 +51,8 @@ func Serve(c Config) error {
 		return ErrNotStarted
 	}
 	defer s.close()
+	stdout, stderr := os.Stdout, os.Stderr
+	s.greeted = func() { os.Stdout, os.Stderr = stdout, stderr }
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var (

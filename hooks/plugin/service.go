@@ -26,6 +26,11 @@ type service struct {
 	told   map[string]listener
 	calls  calls
 
+	// greeted is called at the first Bootstrap, before anything of the config.
+	// go-plugin sends what is printed in calls, a KiB in each, which takes several times
+	// what the host's pipe does, and what is on its way is lost when the process ends:
+	// so what it has put in place of both files is undone.
+	greeted func()
 	// known is closed once the host knows the plugin.
 	known chan struct{}
 
@@ -41,7 +46,7 @@ func newService(c Config) (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{config: c, about: about, told: c.told(), known: make(chan struct{}), tools: map[string]Tool{}}
+	s := &service{config: c, about: about, told: c.told(), greeted: func() {}, known: make(chan struct{}), tools: map[string]Tool{}}
 	for _, t := range c.Tools {
 		s.tools[t.Name] = t
 	}
@@ -93,6 +98,7 @@ func (s *service) Bootstrap(ctx context.Context, q *pluginv1.BootstrapRequest) (
 		host.close()
 		return nil, status.Error(codes.FailedPrecondition, "the plugin was told already")
 	}
+	s.greeted()
 	if s.config.Configure != nil {
 		_, err := guarded(ctx, s, "Configure", func(context.Context) (struct{}, error) {
 			config := q.GetConfigJson()

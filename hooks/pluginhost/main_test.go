@@ -51,8 +51,12 @@ func TestMain(m *testing.M) {
 func tools() []plugin.Tool {
 	var out []plugin.Tool
 	for name, run := range map[string]func(text string) (string, error){
-		"say":  func(text string) (string, error) { return text, nil },
-		"exit": func(string) (string, error) { os.Exit(3); return "", nil }, //nolint:revive // that is what it is for
+		"say": func(text string) (string, error) { return text, nil },
+		"exit": func(text string) (string, error) {
+			fmt.Println("the last words:", text)
+			os.Exit(3) //nolint:revive // that is what it is for
+			return "", nil
+		},
 		"panic": func(string) (string, error) {
 			done := make(chan struct{})
 			go func() { defer close(done); panic("on purpose") }()

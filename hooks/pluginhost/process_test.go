@@ -268,8 +268,8 @@ func TestHowMuchAPluginPrintsIsNoMatter(t *testing.T) {
 	install(t, w.root, "a", "echo a line; printf 'and no end'; "+serves("a"))
 	p := w.up(t)
 	flood := fullSize(1<<20, 10<<20)
-	for range 2 {
-		if _, _, err := call(t, p, "print", fmt.Sprint(flood)); err != nil {
+	for _, n := range []int{flood, 1 << 20} {
+		if _, _, err := call(t, p, "print", fmt.Sprint(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,6 +287,23 @@ func TestHowMuchAPluginPrintsIsNoMatter(t *testing.T) {
 	}
 	if len(log) > 64<<10 {
 		t.Errorf("the log has %d bytes", len(log))
+	}
+}
+
+// TestTheLastThatAPluginPrintsIsLogged also of one that ends at once.
+func TestTheLastThatAPluginPrintsIsLogged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	install(t, w.root, "a", serves("a"))
+	p := w.up(t)
+	if _, _, err := call(t, p, "exit", `"good bye"`); err == nil {
+		t.Error("it is still there")
+	}
+	if err := w.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := `line="the last words: \"good bye\""`; !strings.Contains(w.log.String(), want) {
+		t.Errorf("the log has no %s:\n%s", want, w.log)
 	}
 }
 

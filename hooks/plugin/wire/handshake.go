@@ -37,12 +37,13 @@ const maxHandshake = 16 << 10
 //
 // The reader ends when r does. It is for one goroutine, like r.
 func Handshake(r io.Reader, rest io.Writer) io.Reader {
-	return &handshakeReader{r: r, rest: rest}
+	return &handshakeReader{r: r, rest: rest, buffer: make([]byte, 32<<10)}
 }
 
 type handshakeReader struct {
-	r    io.Reader
-	rest io.Writer
+	r      io.Reader
+	rest   io.Writer
+	buffer []byte
 	// line is what has come of a line, at most maxHandshake of its end.
 	line []byte
 	// found is what is still to be read of the handshake.
@@ -52,10 +53,9 @@ type handshakeReader struct {
 
 // Read implements io.Reader.
 func (h *handshakeReader) Read(p []byte) (int, error) {
-	var buffer [4 << 10]byte
 	for len(h.found) == 0 {
-		n, err := h.r.Read(buffer[:])
-		h.take(buffer[:n])
+		n, err := h.r.Read(h.buffer)
+		h.take(h.buffer[:n])
 		if err != nil && len(h.found) == 0 {
 			h.pass(h.line)
 			h.line = nil
