@@ -37,7 +37,7 @@ func fullSizes(measured time.Duration, rounds int) sizes {
 	return sizes{
 		rounds: rounds, time: measured, warm: measured / 3,
 		inserters: []int{1, 8, 32}, runs: []int{1, 16, 64, 256}, gatesAt: 64, hooks: []int{0, 1, 5}, gateFuncs: []int{1, 5}, gateRules: []int{5, 50},
-		asks: 200, others: 16, besides: 4,
+		asks: 200, others: 16, besides: 8,
 		streams: []int{16, 256, 1000}, observed: 256, turns: 6, flood: 5000, stops: 20, audience: 1000, idlers: 10_000,
 		replay: 100_000, replays: 3, lanes: 5, kills: 2, cancels: 20, lease: 3 * time.Second,
 	}

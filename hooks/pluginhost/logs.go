@@ -21,11 +21,17 @@ const (
 	// others are counted.
 	lineBurst = 200
 	lineRate  = 50
-	// readBurst bytes at once, and readRate a second, are read of what a process
-	// prints. One that prints more waits for that: reading without end takes as much of
-	// the machine as it can get, and most of what was read is thrown away.
-	readBurst = 32 << 20
-	readRate  = 2 << 20
+	// readAtOnce bytes at once and readFast a second are read of what a process prints,
+	// and of more than readMuch no more than readRate a second. One that prints more
+	// waits for that: reading without end takes as much of the machine as it can get,
+	// and most of what was read is thrown away.
+	readAtOnce = 12 << 20
+	readFast   = 4 << 20
+	readMuch   = 32 << 20
+	readRate   = 1 << 20
+	// readChunk bytes are read without waiting: many small pauses cost more than what is
+	// read between them.
+	readChunk = 32 << 10
 )
 
 // output is what one process prints, on all its ways. It is safe for concurrent use.
@@ -39,16 +45,17 @@ type output struct {
 	// tokens is how many lines may be logged, as it was at filled.
 	tokens float64
 	filled time.Time
-	// room is how much may be read, in bytes, as it was at roomAt; less than none has to
-	// be waited for. It is real time that is waited, so now does not count.
-	room   float64
-	roomAt time.Time
+	// soon and long are how much may be read. It is real time that is waited, so now
+	// does not count.
+	soon, long allowance
 	// dropped lines, and their bytes, have not been told of yet.
 	dropped, droppedBytes int
 }
 
 func newOutput(log *slog.Logger, now func() time.Time) *output {
-	return &output{log: log, now: now, tokens: lineBurst, filled: now(), room: readBurst, roomAt: time.Now()}
+	o := &output{log: log, now: now, tokens: lineBurst, filled: now()}
+	o.soon, o.long = newAllowance(readAtOnce, readFast), newAllowance(readMuch, readRate)
+	return o
 }
 
 // stream is a way to print, such as stdout. Its Write has no errors.
@@ -71,6 +78,7 @@ func (o *output) beginning() string {
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.refill()
 	for _, s := range o.streams {
 		s.end()
 	}
@@ -79,9 +87,6 @@ func (o *output) flush() {
 
 // line logs one, or counts it. The caller holds the lock.
 func (o *output) line(stream string, text []byte, cut int) {
-	now := o.now()
-	o.tokens = min(lineBurst, o.tokens+now.Sub(o.filled).Seconds()*lineRate)
-	o.filled = now
 	if o.tokens < 1 {
 		o.dropped++
 		o.droppedBytes += len(text) + cut
@@ -96,12 +101,17 @@ func (o *output) line(stream string, text []byte, cut int) {
 	o.log.LogAttrs(nil, slog.LevelInfo, "plugin printed", attrs...) //nolint:staticcheck // there is no context to what a process prints
 }
 
-// spend takes bytes off what may be read. The caller holds the lock.
+// refill lets as many lines be logged as there may be by now. The caller holds the lock.
+func (o *output) refill() {
+	now := o.now()
+	o.tokens = min(lineBurst, o.tokens+now.Sub(o.filled).Seconds()*lineRate)
+	o.filled = now
+}
+
+// spend takes bytes off what may be read, and returns how long to wait before more is.
+// The caller holds the lock.
 func (o *output) spend(n int) time.Duration {
-	now := time.Now()
-	o.room = min(readBurst, o.room+now.Sub(o.roomAt).Seconds()*readRate) - float64(n)
-	o.roomAt = now
-	return max(0, time.Duration(-o.room/readRate*float64(time.Second)))
+	return max(o.soon.spend(n), o.long.spend(n))
 }
 
 func (o *output) tellDropped() {
@@ -109,6 +119,30 @@ func (o *output) tellDropped() {
 		o.log.Warn("plugin printed more than is logged", slog.Int("lines", o.dropped), slog.Int("bytes", o.droppedBytes))
 		o.dropped, o.droppedBytes = 0, 0
 	}
+}
+
+// allowance is a number of bytes that grows with time, up to most.
+type allowance struct {
+	most, perSecond float64
+	// left is what there was at the time; less than none has to be waited for.
+	left float64
+	at   time.Time
+}
+
+func newAllowance(most, perSecond float64) allowance {
+	return allowance{most: most, perSecond: perSecond, left: most, at: time.Now()}
+}
+
+// spend takes bytes off it, and returns how long it takes until none is owed. Less than
+// a chunk stays owed.
+func (a *allowance) spend(n int) time.Duration {
+	now := time.Now()
+	a.left = min(a.most, a.left+now.Sub(a.at).Seconds()*a.perSecond) - float64(n)
+	a.at = now
+	if a.left > -readChunk {
+		return 0
+	}
+	return time.Duration(-a.left / a.perSecond * float64(time.Second))
 }
 
 // lines is one way to print. It keeps what there is of a line, at most maxLine.
@@ -130,6 +164,7 @@ func (l *lines) take(b []byte) time.Duration {
 	n, o := len(b), l.output
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.refill()
 	o.head = append(o.head, b[:min(len(b), maxHead-len(o.head))]...)
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')

@@ -90,28 +90,39 @@ func TestMoreLinesThanAreLoggedAreCounted(t *testing.T) {
 func TestAFloodIsReadNoFasterThanItsShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		const message = 1 << 10
+		seconds := func(bytes, perSecond int) time.Duration {
+			return time.Duration(bytes) * time.Second / time.Duration(perSecond)
+		}
 		o, _, _ := printing()
 		out, errs := o.stream("stdout"), o.stream("stderr")
-		page, began := make([]byte, 1<<20), time.Now()
-		write := func(w io.Writer, pages int) time.Duration {
-			for range pages {
-				if n, err := w.Write(page); n != len(page) || err != nil {
+		pauses, text := 0, make([]byte, message)
+		write := func(what string, w io.Writer, bytes int, want time.Duration) {
+			began := time.Now()
+			for range bytes / message {
+				before := time.Now()
+				if n, err := w.Write(text); n != message || err != nil {
 					t.Fatal(n, err)
 				}
+				if time.Since(before) > 0 {
+					pauses++
+				}
 			}
-			return time.Since(began)
+			slack := seconds(2*readChunk, readRate)
+			if took := time.Since(began); took < want-slack || took > want+slack {
+				t.Errorf("%s took %s, want %s", what, took, want)
+			}
 		}
-		if took := write(out, readBurst>>20); took != 0 {
-			t.Errorf("what was printed at once took %s", took)
-		}
-		// Both ways to print have one share.
-		if took := write(errs, 3*readRate>>20); took != 3*time.Second {
-			t.Errorf("what is read in three seconds took %s", took)
-		}
+		// While it is read it may be more.
+		soon := seconds(readMuch-readAtOnce, readFast-readRate)
+		much := readAtOnce + int(soon.Seconds()*readFast)
+		write("what is printed at first", out, readAtOnce, 0)
+		write("what comes then", errs, much-readAtOnce, soon) // both ways to print have one share
+		write("what is read in three seconds", out, 3*readRate, 3*time.Second)
 		time.Sleep(time.Hour) //nolint:forbidigo // under synctest, where time is fake
-		began = time.Now()
-		if took := write(out, readBurst>>20); took != 0 {
-			t.Errorf("later, as much took %s", took)
+		write("later, as much", out, much, soon)
+		if often := (2*much + 4*readRate) / readChunk; pauses == 0 || pauses > often {
+			t.Errorf("it waits %d times, want at most %d", pauses, often)
 		}
 	})
 }
