@@ -93,6 +93,13 @@ func Ask[In Input[In, Out], Out Result](ctx context.Context, a *Asker, f Func[In
 	return s.verdict, s.told(), nil
 }
 
+// Asks reports whether a hook is about in: if none is, [Ask] says that it goes on, at
+// once and without a decision. It calls no hook.
+func Asks[In Input[In, Out], Out Result](f Func[In, Out], in In) bool {
+	about := in.about()
+	return slices.ContainsFunc(chainOf(f), func(h *hook[In, Out]) bool { return h.Only.covers(about) })
+}
+
 // asking is one gate being asked.
 type asking[In Input[In, Out], Out Result] struct {
 	asker    *Asker

@@ -178,3 +178,24 @@ func TestAHookThatIsAboutSomethingElseCostsNothing(t *testing.T) { //nolint:para
 		t.Errorf("%v allocations", n)
 	}
 }
+
+func TestWhoIsNotAskedIsKnownBefore(t *testing.T) {
+	t.Parallel()
+	f := hooks.Compose(
+		hooks.Named("a", "1", continues(), hooks.Only(hooks.Scope{Agents: []string{"support"}, Tools: []string{"memory_*"}})),
+		hooks.Named("b", "1", continues(), hooks.Only(hooks.Scope{Tools: []string{"charge"}})),
+	)
+	for _, c := range []struct {
+		agent, tool string
+		want        bool
+	}{{"support", "memory_write", true}, {"support", "look", false}, {"other", "memory_write", false}, {"other", "charge", true}} {
+		in := hooks.BeforeToolCall{RunRef: hooks.RunRef{Agent: c.agent}, Call: hooks.ToolCall{Name: c.tool}}
+		_, decisions, err := hooks.Ask(t.Context(), &hooks.Asker{}, f, hooks.Position{}, in, nil)
+		if got := hooks.Asks(f, in); got != c.want || len(decisions) > 0 != c.want || err != nil {
+			t.Errorf("%s, %s: %t, and %d decisions, %v", c.agent, c.tool, got, len(decisions), err)
+		}
+	}
+	if hooks.Asks[hooks.BeforeToolCall](nil, hooks.BeforeToolCall{}) {
+		t.Error("nobody is asked")
+	}
+}

@@ -27,7 +27,7 @@ func askOnce[In hooks.Input[In, Out], Out hooks.Result](
 	if said, ok := r.said[p].(ruling[In]); ok {
 		return said, nil
 	}
-	if f == nil {
+	if !hooks.Asks(f, in) {
 		v, _, err := hooks.Ask(ctx, r.asks.Asker, f, p, in, check)
 		return ruling[In]{verdict: v}, err
 	}
