@@ -19,6 +19,9 @@ import (
 // lookAtPlugins says of each what `agentd plugins list` says. None is started.
 func (cmd doctorCmd) lookAtPlugins(d *diagnosis, settings pluginSettings) {
 	const name = "plugins"
+	if err := cmd.named(); err != nil {
+		d.fail(name, "make the directory, or leave AGENTD_PLUGIN_DIR empty", "agentd would not start: %v", err)
+	}
 	bundles, problems := pluginhost.Discover(cmd.dirs())
 	for _, problem := range settings.missing(idsOf(bundles)) {
 		d.warn(name, "correct the id, or take it out", "%s", problem)

@@ -11,7 +11,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/seed-2ca4966b/agentd/hooks"
-	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 )
 
 type hooksCmd struct {
@@ -82,7 +81,8 @@ func (cmd hooksListCmd) Run(streams *std) error {
 		err = printObservers(streams.out, c.observed)
 	}
 	// Only a plugin that runs can say where it is asked.
-	if bundles, _ := pluginhost.Discover(cmd.dirs()); err == nil && len(bundles) > 0 {
+	bundles, _, lookErr := cmd.discover()
+	if err = errors.Join(err, lookErr); err == nil && len(bundles) > 0 {
 		_, err = fmt.Fprintf(streams.out, "\nbehind these: %s, with gates and rules that `agentd plugins status` tells of a process\n", count(int64(len(bundles)), "plugin"))
 	}
 	return err

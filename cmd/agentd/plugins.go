@@ -76,7 +76,10 @@ func (cmd pluginsListCmd) Run(streams *std) error {
 	if err != nil {
 		return err
 	}
-	bundles, problems := pluginhost.Discover(cmd.dirs())
+	bundles, problems, err := cmd.discover()
+	if err != nil {
+		return err
+	}
 	for _, p := range problems {
 		fmt.Fprintln(streams.err, "warning: "+oneLine(p.String(), 1000))
 	}
@@ -126,7 +129,10 @@ func (cmd pluginsInspectCmd) Run(streams *std) error {
 	if err != nil {
 		return err
 	}
-	bundles, _ := pluginhost.Discover(cmd.dirs())
+	bundles, _, err := cmd.discover()
+	if err != nil {
+		return err
+	}
 	i := slices.IndexFunc(bundles, func(b pluginhost.Bundle) bool { return b.ID == cmd.ID })
 	if i < 0 {
 		return fmt.Errorf("there is no plugin %q in %s", cmd.ID, strings.Join(cmd.dirs(), ", "))
@@ -148,6 +154,9 @@ type pluginsLockCmd struct{ pluginFlags }
 
 // Run writes a plugins.lock in each directory that has plugins.
 func (cmd pluginsLockCmd) Run(streams *std) error {
+	if err := cmd.named(); err != nil {
+		return err
+	}
 	locks := map[string]map[string]string{}
 	var roots []string
 	for _, dir := range cmd.dirs() {

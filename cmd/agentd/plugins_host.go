@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -30,6 +32,33 @@ type pluginFlags struct {
 type pluginRunFlags struct {
 	pluginFlags
 	PluginRunDir string `env:"AGENTD_PLUGIN_RUN_DIR" placeholder:"DIR" help:"Keep what plugins are run from here: a short path, which is made if it is not there, and where programs can be executed. Without it a directory in that for temporary files."`
+}
+
+// discover looks for plugins. A directory that somebody has named has to be there: who
+// has put a policy into it counts on it.
+func (f pluginFlags) discover() ([]pluginhost.Bundle, []pluginhost.Problem, error) {
+	if err := f.named(); err != nil {
+		return nil, nil, err
+	}
+	bundles, problems := pluginhost.Discover(f.dirs())
+	return bundles, problems, nil
+}
+
+// named is an error if a directory of plugins was named and there is none. One that
+// cannot be looked at is none here: it is a plugin that does not start.
+func (f pluginFlags) named() error {
+	if f.PluginDir == "" {
+		return nil
+	}
+	why := "it is no directory"
+	info, err := os.Stat(f.PluginDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		why = "there is no such directory"
+	case err != nil || info.IsDir():
+		return nil
+	}
+	return badFlag("AGENTD_PLUGIN_DIR="+f.PluginDir, "%s: make one, or leave the variable empty", why)
 }
 
 // dirs are those where plugins are looked for, in order.
@@ -120,7 +149,10 @@ func (p *plugins) load(ctx context.Context, settings pluginSettings, first bool)
 			p.started = settings.started()
 		}
 	}()
-	found, problems := pluginhost.Discover(p.flags.dirs())
+	found, problems, err := p.flags.discover()
+	if err != nil {
+		return err
+	}
 	bundles := settings.configure(found)
 	for _, problem := range problems {
 		p.log.Warn("something is odd about plugins", "problem", problem.Text, "plugin", problem.ID, "path", problem.Path)

@@ -43,6 +43,13 @@ func Discover(dirs []string) ([]Bundle, []Problem) {
 			d.problem(b.ID, cmp.Or(b.Path, b.Root), "%v", b.Broken)
 		}
 	}
+	for i, b := range d.bundles {
+		for _, earlier := range d.bundles[:i] {
+			if ToolName(b.ID, "") == ToolName(earlier.ID, "") {
+				d.problem(b.ID, cmp.Or(b.Path, b.Root), "its tools are called as those of %s: of two with the same name that one's is taken", earlier.ID)
+			}
+		}
+	}
 	return d.bundles, d.problems
 }
 

@@ -66,6 +66,19 @@ func TestPluginsAreFoundInOrderAndReplaceEarlierOnes(t *testing.T) {
 	}
 }
 
+// TestPluginsWhoseToolsHaveTheSameNamesAreTold since models take no dots.
+func TestPluginsWhoseToolsHaveTheSameNamesAreTold(t *testing.T) {
+	t.Parallel()
+	dir := roots(t, "p")[0]
+	for _, id := range []string{"desk.a", "desk-a", "desk-b"} {
+		install(t, dir, id, "")
+	}
+	bundles, problems := pluginhost.Discover([]string{dir})
+	if len(bundles) != 3 || len(problems) != 1 || problems[0].ID != "desk.a" || !strings.HasSuffix(problems[0].Text, "called as those of desk-a: of two with the same name that one's is taken") {
+		t.Errorf("found %v, problems %v", ids(bundles), problems)
+	}
+}
+
 func TestWhatIsThereAndCannotBeUsedIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	dir := roots(t, "p")[0]

@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -120,7 +121,11 @@ func TestAToolThatIsGivenUpEnds(t *testing.T) {
 
 func TestToolsAreRegisteredAtAnyTime(t *testing.T) {
 	t.Parallel()
-	s := NewService(ServiceConfig{Reserved: []string{"ping"}, CompileSchema: noSchema, Log: silent})
+	compiled := 0
+	s := NewService(ServiceConfig{Reserved: []string{"ping"}, Log: silent, CompileSchema: func(schema json.RawMessage) (func(json.RawMessage) error, error) {
+		compiled++
+		return noSchema(schema)
+	}})
 	p, _ := desk(t, s, nil)
 	number := p.process.Number()
 	s.tools.expect(number, "the.desk")
@@ -150,6 +155,12 @@ func TestToolsAreRegisteredAtAnyTime(t *testing.T) {
 	for i := range maxTools {
 		if _, err := register("t" + strings.Repeat("x", i%40) + string(rune('a'+i/40))); (err != nil) != (i >= maxTools-2) {
 			t.Fatalf("tool %d: %v", i+3, err)
+		}
+	}
+	before := compiled
+	for _, name := range []string{"late", "more"} {
+		if _, err := register(name); err == nil || compiled != before {
+			t.Errorf("%s: %v, and %d schemas were compiled for it", name, err, compiled-before)
 		}
 	}
 	s.Gone(p.process)

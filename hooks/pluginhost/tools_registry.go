@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
+	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
 )
 
 var toolPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -116,20 +117,34 @@ func (r *registry) register(process int64, t *pluginv1.ToolSpec) (name string, e
 	if set == nil {
 		return "", errGone
 	}
+	r.mu.Lock()
+	err = set.room(ToolName(set.plugin, t.GetName()))
+	r.mu.Unlock()
+	if err != nil {
+		return "", err // and no schema is compiled
+	}
 	d, err := r.define(set.plugin, t)
 	if err != nil {
 		return "", err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case set.has(d.Name):
-		return "", fmt.Errorf("tool %q: the plugin has it already", d.local)
-	case len(set.own)+len(set.registered) >= maxTools:
-		return "", fmt.Errorf("a plugin may have %d tools", maxTools)
+	if err := set.room(d.Name); err != nil {
+		return "", err // there may be more by now
 	}
 	set.registered = append(set.registered, d)
 	return d.Name, nil
+}
+
+// room says why one more tool of that name cannot be registered.
+func (s *toolset) room(name string) error {
+	switch {
+	case s.has(name):
+		return fmt.Errorf("tool %s: the plugin has it already", wire.Shorten(name, maxName))
+	case len(s.own)+len(s.registered) >= maxTools:
+		return fmt.Errorf("a plugin may have %d tools", maxTools)
+	}
+	return nil
 }
 
 // has says whether there is a tool of that name. Of a set that is in the registry the
