@@ -53,7 +53,7 @@ func tools() []plugin.Tool {
 	for name, run := range map[string]func(text string) (string, error){
 		"say": func(text string) (string, error) { return text, nil },
 		"exit": func(text string) (string, error) {
-			fmt.Println("the last words:", text)
+			fmt.Fprintln(os.Stdout, "the last words:", text)
 			os.Exit(3) //nolint:revive // that is what it is for
 			return "", nil
 		},
