@@ -140,9 +140,6 @@ func TestWhateverIsNoAnswerClosesTheGate(t *testing.T) {
 		"an error of gRPC": {func(context.Context, *pluginv1.EvaluateRequest) (*pluginv1.EvaluateResponse, error) {
 			return nil, status.Error(codes.NotFound, "secret")
 		}, hooks.OutcomeError, "hook.error"},
-		"what it has run out of itself": {func(context.Context, *pluginv1.EvaluateRequest) (*pluginv1.EvaluateResponse, error) {
-			return nil, status.Error(codes.ResourceExhausted, "no disk is left")
-		}, hooks.OutcomeError, "hook.error"},
 		"a failure of its own": {func(context.Context, *pluginv1.EvaluateRequest) (*pluginv1.EvaluateResponse, error) {
 			return wire.Failed(&hooks.Failure{Outcome: hooks.OutcomePanic, Code: "mine", Err: errors.New("no list")}), nil
 		}, hooks.OutcomePanic, "mine"},

@@ -81,10 +81,7 @@ func (p *Process) Failure(err error) *hooks.Failure {
 	case codes.DeadlineExceeded:
 		f.Outcome, f.Code = hooks.OutcomeTimeout, CodeTimeout
 	case codes.ResourceExhausted:
-		// A plugin may have run out of something, too, and says so with the same code.
-		if strings.Contains(status.Convert(err).Message(), "larger than max") {
-			f.Outcome, f.Code = hooks.OutcomeOversize, CodeOversize
-		}
+		f.Outcome, f.Code = hooks.OutcomeOversize, CodeOversize
 	case codes.Unavailable:
 		f.Outcome, f.Code = hooks.OutcomeUnavailable, CodeUnavailable
 		wait := time.NewTimer(deathTime)
