@@ -2,6 +2,10 @@ package main
 
 import (
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -184,6 +188,40 @@ func TestChatFromAPipe(t *testing.T) {
 		c.signal(t, syscall.SIGINT)
 		if code := c.wait(t); code != 1 || c.out.String() != "" {
 			t.Errorf("exit code %d, printed %q", code, c.out.String())
+		}
+		if got := awaitRow(t, db, `SELECT string_agg(status, ' ') FROM agentd.runs`); got != "cancelled" {
+			t.Errorf("runs: %s", got)
+		}
+	})
+
+	t.Run("AnInterruptCancelsTheRunThatItsMessageStarts", func(t *testing.T) {
+		t.Parallel()
+		db := storetest.New(t)
+		s := startServe(t, db, []string{"AGENTD_SCRIPT=" + script(t, `{"stall": true}`)})
+		to, err := url.Parse(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow, answer := httputil.NewSingleHostReverseProxy(to), make(chan struct{})
+		slow.ModifyResponse = func(r *http.Response) error {
+			if strings.HasSuffix(r.Request.URL.Path, "/StartRun") {
+				<-answer
+			}
+			return nil
+		}
+		between := httptest.NewServer(slow)
+		t.Cleanup(between.Close)
+		c := chat(t, between.URL, strings.NewReader("one\n"))
+		awaitRow(t, db, `SELECT 'x' FROM agentd.runs WHERE status = 'running'`)
+		c.signal(t, syscall.SIGINT)
+		select {
+		case <-c.done:
+			t.Error("it does not wait for the run's id")
+		case <-time.After(200 * time.Millisecond):
+		}
+		close(answer)
+		if code := c.wait(t); code != 1 || !strings.Contains(c.err.String(), "the run was cancelled: interrupted in chat") {
+			t.Errorf("exit code %d, said %q", code, c.err.String())
 		}
 		if got := awaitRow(t, db, `SELECT string_agg(status, ' ') FROM agentd.runs`); got != "cancelled" {
 			t.Errorf("runs: %s", got)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/seed-2ca4966b/agentd/api/client"
 	agentdv1 "github.com/seed-2ca4966b/agentd/api/gen/agentd/v1"
@@ -83,15 +84,23 @@ func orInterrupted(err error) error {
 	return err
 }
 
+// sendTime is how long an interrupt waits for the answer to a message that is on its
+// way: the server may have started its run by then.
+const sendTime = 3 * time.Second
+
 // cancelWhen turns the first interrupt into a cancel, if a run was started by
-// then, and the second one, or any other, into a call of stop.
+// then or soon, and the second one, or any other, into a call of stop.
 func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{}, started <-chan string, stop func()) {
 	select {
 	case <-interrupts:
 	case <-ctx.Done():
 		return
 	}
+	late := time.NewTimer(sendTime)
+	defer late.Stop()
 	select {
+	case <-ctx.Done():
+		return
 	case runID := <-started:
 		quiet := c.client.With(client.WithOutage(nil, nil)) // the stream says it
 		done := make(chan struct{})
@@ -102,7 +111,10 @@ func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{
 			_ = quiet.CancelRun(ctx, runID, "interrupted in chat")
 		}()
 		defer func() { <-done }()
-	default:
+	case <-interrupts:
+		stop()
+		return
+	case <-late.C:
 		stop()
 		return
 	}
