@@ -21,6 +21,7 @@ func (cmd doctorCmd) lookAtPlugins(d *diagnosis, settings pluginSettings) {
 	const name = "plugins"
 	if err := cmd.named(); err != nil {
 		d.fail(name, "make the directory, or leave AGENTD_PLUGIN_DIR empty", "agentd would not start: %v", err)
+		return
 	}
 	bundles, problems := pluginhost.Discover(cmd.dirs())
 	for _, problem := range settings.missing(idsOf(bundles)) {

@@ -24,7 +24,7 @@ import (
 
 // pluginFlags say where plugins are.
 type pluginFlags struct {
-	PluginDir         string `env:"AGENTD_PLUGIN_DIR" placeholder:"DIR" help:"Look for plugins here, then in ~/.agentd/plugins, then in ./.agentd/plugins; a later one of the same name is the one that is taken."`
+	PluginDir         string `env:"AGENTD_PLUGIN_DIR" placeholder:"DIR" help:"Look for plugins here, where there has to be a directory, then in ~/.agentd/plugins, then in ./.agentd/plugins; a later one of the same name is the one that is taken."`
 	RequirePluginLock bool   `env:"AGENTD_REQUIRE_PLUGIN_LOCK" help:"Start no plugin that is not in a plugins.lock."`
 }
 
@@ -44,18 +44,22 @@ func (f pluginFlags) discover() ([]pluginhost.Bundle, []pluginhost.Problem, erro
 	return bundles, problems, nil
 }
 
-// named is an error if a directory of plugins was named and there is none. One that
-// cannot be looked at is none here: it is a plugin that does not start.
+// named is an error if a directory of plugins was named and cannot be found. What is in
+// one that can be found and not read is a plugin that does not start.
 func (f pluginFlags) named() error {
 	if f.PluginDir == "" {
 		return nil
 	}
-	why := "it is no directory"
 	info, err := os.Stat(f.PluginDir)
+	var why string
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		why = "there is no such directory"
-	case err != nil || info.IsDir():
+	case err != nil:
+		why = errors.Unwrap(err).Error()
+	case !info.IsDir():
+		why = "it is no directory"
+	default:
 		return nil
 	}
 	return badFlag("AGENTD_PLUGIN_DIR="+f.PluginDir, "%s: make one, or leave the variable empty", why)

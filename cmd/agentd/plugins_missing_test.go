@@ -18,9 +18,10 @@ func TestADirectoryOfPluginsThatIsNamedHasToBeThere(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	absent := filepath.Join(t.TempDir(), "absent")
+	below, absent := filepath.Join(file, "below"), filepath.Join(t.TempDir(), "absent")
 	for dir, why := range map[string]string{
 		absent: "AGENTD_PLUGIN_DIR=" + absent + ": there is no such directory: make one, or leave the variable empty",
+		below:  "AGENTD_PLUGIN_DIR=" + below + ": not a directory: make one, or leave the variable empty",
 		file:   "AGENTD_PLUGIN_DIR=" + file + ": it is no directory: make one, or leave the variable empty",
 	} {
 		o := options{dir: t.TempDir(), env: []string{"AGENTD_PLUGIN_DIR=" + dir}}

@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -40,6 +41,13 @@ func TestMain(m *testing.M) {
 		goleak.VerifyTestMain(m)
 	case "host":
 		beHost()
+	case "talks":
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM) // also before Serve takes it
+		stdout := os.Stdout
+		_ = plugin.Serve(roles["plain"]())
+		if _, err := stdout.WriteString("good bye\n"); errors.Is(err, syscall.EPIPE) {
+			os.Exit(7) // it has come so far
+		}
 	default:
 		if err := plugin.Serve(roles[role]()); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -126,6 +126,35 @@ func TestAPluginGoesWithItsHost(t *testing.T) {
 	}
 }
 
+// TestAPluginMayPrintWhereNobodyReads: it comes to its end.
+func TestAPluginMayPrintWhereNobodyReads(t *testing.T) {
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = []string{roleVariable + "=talks", wire.CookieKey + "=" + wire.CookieValue}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || strings.Count(line, "|") != 5 {
+		t.Errorf("%q, %v", line, err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	within(t, func() bool {
+		_ = cmd.Process.Signal(syscall.SIGTERM) // the first may come too early
+		return len(ended) > 0
+	})
+	if err := <-ended; cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 func TestAPluginThatCannotBeUsedSaysWhy(t *testing.T) {
 	t.Parallel()
 	said, err := plugintest.StartError(t, os.Args[0], roleVariable+"=bad")

@@ -40,8 +40,9 @@ const (
 // the config is an error before anything is said to the host.
 //
 // What the process prints, on standard output too, goes to the host's log, with what
-// was printed before Serve. Serve is called once in a process, which must not use its
-// standard input.
+// was printed before Serve. os.Stdout and os.Stderr are set until Configure is called: a
+// goroutine that was started before Serve leaves them alone until then. Serve is called
+// once in a process, which must not use its standard input.
 func Serve(c Config) error {
 	s, err := newService(c)
 	if err != nil {
@@ -51,6 +52,9 @@ func Serve(c Config) error {
 		return ErrNotStarted
 	}
 	defer s.close()
+	// Who prints when the host is gone gets an error, and is not ended in the middle of
+	// its end. Nobody reads the channel, here or behind Serve.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	stdout, stderr := os.Stdout, os.Stderr
 	s.greeted = func() { os.Stdout, os.Stderr = stdout, stderr }
 	ctx, cancel := context.WithCancel(context.Background())

@@ -26,7 +26,7 @@ type service struct {
 	told   map[string]listener
 	calls  calls
 
-	// greeted is called at the first Bootstrap, before anything of the config.
+	// greeted is called at the first Bootstrap, before Configure.
 	// go-plugin sends what is printed in calls, a KiB in each, which takes several times
 	// what the host's pipe does, and what is on its way is lost when the process ends:
 	// so what it has put in place of both files is undone.

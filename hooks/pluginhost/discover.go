@@ -45,7 +45,7 @@ func Discover(dirs []string) ([]Bundle, []Problem) {
 	}
 	for i, b := range d.bundles {
 		for _, earlier := range d.bundles[:i] {
-			if ToolName(b.ID, "") == ToolName(earlier.ID, "") {
+			if b.Broken == nil && earlier.Broken == nil && ToolName(b.ID, "") == ToolName(earlier.ID, "") {
 				d.problem(b.ID, cmp.Or(b.Path, b.Root), "its tools are called as those of %s: of two with the same name that one's is taken", earlier.ID)
 			}
 		}

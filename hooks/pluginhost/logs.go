@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxLine is how much of a line is logged, in bytes, and with maxHead how much of
-	// what a process prints is in memory at any time.
+	// maxLine is how much of a line is logged, in bytes. Of each way to print no more is
+	// in memory at any time, with maxHead of the process and what is just being read.
 	maxLine = 4 << 10
 	// maxHead is how much of the beginning is kept, for when the process does not start.
 	maxHead = 1 << 10
@@ -29,8 +29,8 @@ const (
 	readFast   = 4 << 20
 	readMuch   = 32 << 20
 	readRate   = 1 << 20
-	// readChunk bytes are read without waiting: many small pauses cost more than what is
-	// read between them.
+	// readChunk bytes have to be owed before anybody waits: many small pauses cost more
+	// than what is read between them.
 	readChunk = 32 << 10
 )
 

@@ -17,10 +17,13 @@ import (
 	"testing"
 	"time"
 
+	goplugin "github.com/hashicorp/go-plugin"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 
 	"github.com/seed-2ca4966b/agentd/hooks/plugin"
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
+	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
 	"github.com/seed-2ca4966b/agentd/hooks/pluginhost"
 	"github.com/seed-2ca4966b/agentd/proctest"
 )
@@ -39,6 +42,8 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
+	case "foreign":
+		beForeign(os.Args[2])
 	case "host":
 		beHost(os.Args[2], os.Args[3:])
 	default:
@@ -115,6 +120,38 @@ func printMuch(text string) (string, error) {
 		}
 	}
 	return "", nil
+}
+
+// foreign is a plugin that knows go-plugin and not our SDK.
+type foreign struct {
+	goplugin.NetRPCUnsupportedPlugin
+	pluginv1.UnimplementedPluginServiceServer
+	id string
+}
+
+func beForeign(id string) {
+	goplugin.Serve(&goplugin.ServeConfig{
+		HandshakeConfig: goplugin.HandshakeConfig{
+			ProtocolVersion: wire.ProtocolVersion, MagicCookieKey: wire.CookieKey, MagicCookieValue: wire.CookieValue,
+		},
+		Plugins:    goplugin.PluginSet{wire.PluginName: &foreign{id: id}},
+		GRPCServer: goplugin.DefaultGRPCServer,
+	})
+}
+
+func (f *foreign) GRPCServer(_ *goplugin.GRPCBroker, server *grpc.Server) error {
+	pluginv1.RegisterPluginServiceServer(server, f)
+	return nil
+}
+
+func (*foreign) GRPCClient(context.Context, *goplugin.GRPCBroker, *grpc.ClientConn) (any, error) {
+	return nil, errors.New("it has no plugins")
+}
+
+func (f *foreign) Bootstrap(context.Context, *pluginv1.BootstrapRequest) (*pluginv1.BootstrapResponse, error) {
+	fmt.Fprintln(os.Stdout, "out of another program")
+	fmt.Fprintln(os.Stderr, "what is wrong with it")
+	return &pluginv1.BootstrapResponse{Id: f.id, Version: "1"}, nil
 }
 
 // beHost starts the plugins of a directory and waits for its end.

@@ -8,8 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 )
 
-// stdioMethod is where a plugin that uses go-plugin sends what it prints behind the
-// handshake. It waits with that until somebody reads it.
+// stdioMethod is where go-plugin sends what a plugin prints behind the handshake. It
+// waits with that until somebody reads it. Plugins with our SDK print to their own files
+// from Bootstrap on; those with go-plugin alone, or an older SDK, never do.
 const stdioMethod = "/plugin.GRPCStdio/StreamStdio"
 
 // The fields of its messages, and what is in the first.

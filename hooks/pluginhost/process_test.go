@@ -290,6 +290,16 @@ func TestHowMuchAPluginPrintsIsNoMatter(t *testing.T) {
 	}
 }
 
+func TestWhatAPluginWithoutTheSDKPrintsIsLogged(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	install(t, w.root, "a", strings.Replace(serves("a"), " plugin ", " foreign ", 1))
+	w.up(t)
+	for _, want := range []string{`stream=stdout line="out of another program"`, `stream=stderr line="what is wrong with it"`} {
+		within(t, func() bool { return strings.Contains(w.log.String(), want) })
+	}
+}
+
 // TestTheLastThatAPluginPrintsIsLogged also of one that ends at once.
 func TestTheLastThatAPluginPrintsIsLogged(t *testing.T) {
 	t.Parallel()

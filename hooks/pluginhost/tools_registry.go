@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/seed-2ca4966b/agentd/hooks/plugin/pluginv1"
-	"github.com/seed-2ca4966b/agentd/hooks/plugin/wire"
 )
 
 var toolPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -118,7 +117,7 @@ func (r *registry) register(process int64, t *pluginv1.ToolSpec) (name string, e
 		return "", errGone
 	}
 	r.mu.Lock()
-	err = set.room(ToolName(set.plugin, t.GetName()))
+	err = set.room(ToolName(set.plugin, t.GetName()), t.GetName())
 	r.mu.Unlock()
 	if err != nil {
 		return "", err // and no schema is compiled
@@ -129,18 +128,19 @@ func (r *registry) register(process int64, t *pluginv1.ToolSpec) (name string, e
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := set.room(d.Name); err != nil {
+	if err := set.room(d.Name, d.local); err != nil {
 		return "", err // there may be more by now
 	}
 	set.registered = append(set.registered, d)
 	return d.Name, nil
 }
 
-// room says why one more tool of that name cannot be registered.
-func (s *toolset) room(name string) error {
+// room says why one more tool of that name cannot be registered. The caller holds the
+// registry's lock.
+func (s *toolset) room(name, local string) error {
 	switch {
 	case s.has(name):
-		return fmt.Errorf("tool %s: the plugin has it already", wire.Shorten(name, maxName))
+		return fmt.Errorf("tool %q: the plugin has it already", local)
 	case len(s.own)+len(s.registered) >= maxTools:
 		return fmt.Errorf("a plugin may have %d tools", maxTools)
 	}
