@@ -137,11 +137,20 @@ func TestChatFromAPipe(t *testing.T) {
 		awaitRow(t, db, `SELECT 'x' FROM agentd.events WHERE type = 'model.requested'`)
 		second := chat(t, s.url, strings.NewReader("second\n"), "--session", "shared")
 		second.await(t, &second.err, "another run of this session has to end first")
+		third := chat(t, s.url, strings.NewReader("third\n"), "--session", "shared")
+		third.await(t, &third.err, "another run of this session has to end first")
+		third.signal(t, syscall.SIGINT)
+		if code := third.wait(t); code != 1 || !strings.Contains(third.err.String(), "agentd: interrupted") {
+			t.Errorf("exit code %d, said %q", code, third.err.String())
+		}
 		open()
 		for p, want := range map[*process]string{first: "first\n", second: "second\n"} {
 			if code := p.wait(t); code != 0 || p.out.String() != want {
 				t.Errorf("exit code %d, printed %q, want %q", code, p.out.String(), want)
 			}
+		}
+		if n := scalar[int](t, db, `SELECT count(*) FROM agentd.runs`); n != 2 {
+			t.Errorf("%d runs", n)
 		}
 	})
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-2ca4966b/agentd/api/client"
@@ -37,6 +38,8 @@ type conversation struct {
 	log *slog.Logger
 	// seen is the seq of the last event that was seen.
 	seen uint64
+	// sending is false while a message waits for another run to end: then it starts none.
+	sending atomic.Bool
 }
 
 // answer sends text and shows what follows, until the run has ended; that is
@@ -89,14 +92,18 @@ func orInterrupted(err error) error {
 const sendTime = 3 * time.Second
 
 // cancelWhen turns the first interrupt into a cancel, if a run was started by
-// then or soon, and the second one, or any other, into a call of stop.
+// then or by a message that is on its way, and the second one, or any other, into a call of stop.
 func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{}, started <-chan string, stop func()) {
 	select {
 	case <-interrupts:
 	case <-ctx.Done():
 		return
 	}
-	late := time.NewTimer(sendTime)
+	var wait time.Duration
+	if c.sending.Load() {
+		wait = sendTime
+	}
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
@@ -129,11 +136,13 @@ func (c *conversation) cancelWhen(ctx context.Context, interrupts <-chan struct{
 func (c *conversation) start(ctx context.Context, text string, v view) (*agentdv1.StartRunResponse, error) {
 	text, _ = event.CleanText(text) // bytes of another encoding cannot be sent
 	for {
+		c.sending.Store(true)
 		run, err := c.client.StartRun(ctx, &agentdv1.StartRunRequest{SessionId: c.sessionID, Agent: c.agent, Text: text, Policy: c.policy})
 		var refused *client.Error
 		if !errors.As(err, &refused) || refused.Reason != "session_busy" {
 			return run, err
 		}
+		c.sending.Store(false)
 		v.waiting()
 		if err := c.awaitRun(ctx, refused.Detail.GetActiveRunId(), v); err != nil {
 			return nil, err

@@ -42,20 +42,19 @@ type output struct {
 	mu      sync.Mutex
 	head    []byte
 	streams []*lines
-	// tokens is how many lines may be logged, as it was at filled.
-	tokens float64
-	filled time.Time
-	// soon and long are how much may be read. It is real time that is waited, so now
-	// does not count.
-	soon, long allowance
+	// logged is of lines, by now; soon and long are of bytes that may be read. It is real
+	// time that is waited for these.
+	logged, soon, long allowance
 	// dropped lines, and their bytes, have not been told of yet.
 	dropped, droppedBytes int
 }
 
 func newOutput(log *slog.Logger, now func() time.Time) *output {
-	o := &output{log: log, now: now, tokens: lineBurst, filled: now()}
-	o.soon, o.long = newAllowance(readAtOnce, readFast), newAllowance(readMuch, readRate)
-	return o
+	began := time.Now()
+	return &output{
+		log: log, now: now,
+		logged: newAllowance(lineBurst, lineRate, now()), soon: newAllowance(readAtOnce, readFast, began), long: newAllowance(readMuch, readRate, began),
+	}
 }
 
 // stream is a way to print, such as stdout. Its Write has no errors.
@@ -78,7 +77,7 @@ func (o *output) beginning() string {
 func (o *output) flush() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.refill()
+	o.logged.grow(o.now())
 	for _, s := range o.streams {
 		s.end()
 	}
@@ -87,12 +86,12 @@ func (o *output) flush() {
 
 // line logs one, or counts it. The caller holds the lock.
 func (o *output) line(stream string, text []byte, cut int) {
-	if o.tokens < 1 {
+	if o.logged.left < 1 {
 		o.dropped++
 		o.droppedBytes += len(text) + cut
 		return
 	}
-	o.tokens--
+	o.logged.left--
 	o.tellDropped()
 	attrs := []slog.Attr{slog.String("stream", stream), slog.String("line", escape(text))}
 	if cut > 0 {
@@ -101,17 +100,18 @@ func (o *output) line(stream string, text []byte, cut int) {
 	o.log.LogAttrs(nil, slog.LevelInfo, "plugin printed", attrs...) //nolint:staticcheck // there is no context to what a process prints
 }
 
-// refill lets as many lines be logged as there may be by now. The caller holds the lock.
-func (o *output) refill() {
-	now := o.now()
-	o.tokens = min(lineBurst, o.tokens+now.Sub(o.filled).Seconds()*lineRate)
-	o.filled = now
-}
-
 // spend takes bytes off what may be read, and returns how long to wait before more is.
 // The caller holds the lock.
 func (o *output) spend(n int) time.Duration {
-	return max(o.soon.spend(n), o.long.spend(n))
+	now, wait := time.Now(), time.Duration(0)
+	for _, a := range []*allowance{&o.soon, &o.long} {
+		a.grow(now)
+		a.left -= float64(n)
+		if a.left <= -readChunk {
+			wait = max(wait, time.Duration(-a.left/a.perSecond*float64(time.Second)))
+		}
+	}
+	return wait
 }
 
 func (o *output) tellDropped() {
@@ -121,28 +121,20 @@ func (o *output) tellDropped() {
 	}
 }
 
-// allowance is a number of bytes that grows with time, up to most.
+// allowance is a number that grows with time, up to most. Less than none is owed.
 type allowance struct {
 	most, perSecond float64
-	// left is what there was at the time; less than none has to be waited for.
+	// left is what there was at the time.
 	left float64
 	at   time.Time
 }
 
-func newAllowance(most, perSecond float64) allowance {
-	return allowance{most: most, perSecond: perSecond, left: most, at: time.Now()}
+func newAllowance(most, perSecond float64, now time.Time) allowance {
+	return allowance{most: most, perSecond: perSecond, left: most, at: now}
 }
 
-// spend takes bytes off it, and returns how long it takes until none is owed. Less than
-// a chunk stays owed.
-func (a *allowance) spend(n int) time.Duration {
-	now := time.Now()
-	a.left = min(a.most, a.left+now.Sub(a.at).Seconds()*a.perSecond) - float64(n)
-	a.at = now
-	if a.left > -readChunk {
-		return 0
-	}
-	return time.Duration(-a.left / a.perSecond * float64(time.Second))
+func (a *allowance) grow(now time.Time) {
+	a.left, a.at = min(a.most, a.left+now.Sub(a.at).Seconds()*a.perSecond), now
 }
 
 // lines is one way to print. It keeps what there is of a line, at most maxLine.
@@ -164,7 +156,7 @@ func (l *lines) take(b []byte) time.Duration {
 	n, o := len(b), l.output
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.refill()
+	o.logged.grow(o.now())
 	o.head = append(o.head, b[:min(len(b), maxHead-len(o.head))]...)
 	for len(b) > 0 {
 		end := bytes.IndexByte(b, '\n')
